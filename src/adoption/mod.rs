@@ -3,8 +3,8 @@
 //! [`plan`] takes an agent over, [`unadopt`] gives it back, and [`record`] keeps what an adoption changes on the host. docs/adopting.md tells the
 //! administrator's side.
 
+pub mod dry_run;
 mod environment;
-pub mod foresight;
 pub mod manual_start;
 pub mod other_package;
 pub mod plan;

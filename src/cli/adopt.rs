@@ -4,7 +4,7 @@ use super::follow::follow;
 use super::order::ModeName;
 use super::rehearse::{Before, Rehearsed, rehearse};
 use super::{Context, Ended, adopting, agents, instance_of};
-use crate::adoption::foresight::Foresight;
+use crate::adoption::dry_run::ExpectedChanges;
 use crate::adoption::other_package;
 use crate::adoption::plan::{AdoptionPlan, Chosen, Earlier, resume};
 use crate::adoption::record::Adoption;
@@ -133,12 +133,12 @@ pub fn adopt(context: &Context, arguments: &AdoptArguments) -> Result<Ended, Rep
 }
 
 fn show(context: &Context, plan: &AdoptionPlan<'_>, rehearsed: Option<Rehearsed>) -> Result<Ended, Report> {
-    let (steps, foresight) = (plan.steps()?, plan.foresight()?);
+    let (steps, expected) = (plan.steps()?, plan.dry_run()?);
     let notes = rehearsed.as_ref().map(|rehearsed| rehearsed.notes.as_slice()).unwrap_or_default();
     let found = notes.iter().map(|note| format!("  {note}"));
     let heading = rehearsed.as_ref().filter(|_| !notes.is_empty()).map(|_| "the rehearsal found:".to_owned());
-    let lines: Vec<String> = steps.iter().cloned().chain(heading).chain(found).chain(foresight.lines()).collect();
-    let Foresight { changes, unchanged } = foresight;
+    let lines: Vec<String> = steps.iter().cloned().chain(heading).chain(found).chain(expected.lines()).collect();
+    let ExpectedChanges { changes, unchanged } = expected;
     let value = json!({
         "steps": steps, "process": plan.leader().pid, "changes": changes, "unchanged": unchanged, "notes": notes,
         "rehearsed": rehearsed.is_some_and(|rehearsed| rehearsed.was_rehearsed),

@@ -107,7 +107,7 @@ pub fn pack(context: &Context, arguments: &PackArguments) -> Result<Ended, Repor
         ));
     }
     if context.effect == Effect::DryRun {
-        return foresee(context, arguments, &plan, keys.as_ref());
+        return dry_run(context, arguments, &plan, keys.as_ref());
     }
     let parent = match plan.output.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -140,7 +140,7 @@ pub fn pack(context: &Context, arguments: &PackArguments) -> Result<Ended, Repor
 }
 
 /// What packing would do: the tree is looked at as packing does, the keys are compared with the repository's; nothing is built or compressed.
-fn foresee(
+fn dry_run(
     context: &Context,
     arguments: &PackArguments,
     plan: &PackPlan,

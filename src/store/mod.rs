@@ -7,7 +7,6 @@ pub mod check;
 pub mod collect;
 pub mod current;
 pub mod error;
-pub mod forecast;
 pub mod held;
 pub mod host_fingerprint;
 pub mod incident;
@@ -19,6 +18,7 @@ pub mod protection;
 pub mod receipt;
 pub mod recover;
 pub mod repair;
+pub mod repair_dry_run;
 pub mod scrub;
 
 pub use place::{location, owners, preflight, tmpfiles};

@@ -71,7 +71,7 @@ pub fn choose(
 
 impl Supervisor {
     /// What a switch would come to; changes nothing.
-    pub(super) fn foresee(&self, command: SwitchCommand, if_changed: bool, now: Moment) -> Result<Answer, Report> {
+    pub(super) fn dry_run(&self, command: SwitchCommand, if_changed: bool, now: Moment) -> Result<Answer, Report> {
         if if_changed {
             self.refuse_unchanged()?;
         }
@@ -89,9 +89,9 @@ impl Supervisor {
             })?;
         }
         let bad = command.bad_releases();
-        let new = command.foreseen(choice.mode, choice.note.into_iter().collect(), now.wall)?;
-        let foreseen = self.driver.foresee(new, bad, now)?;
-        Ok(Answer::Accepted { switch: foreseen.switch, foreseen: Some(Box::new(foreseen)) })
+        let new = command.dry_run(choice.mode, choice.note.into_iter().collect(), now.wall)?;
+        let expected = self.driver.dry_run(new, bad, now)?;
+        Ok(Answer::Accepted { switch: expected.switch, expected: Some(Box::new(expected)) })
     }
 }
 

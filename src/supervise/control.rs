@@ -5,7 +5,7 @@ use crate::layout::Layout;
 use crate::name::InstanceName;
 use crate::os::dir::Dir;
 use crate::os::{OsError, random, socket};
-use crate::switch::driver::foresee::Foreseen;
+use crate::switch::driver::dry_run::ExpectedSwitch;
 use crate::switch::driver::requests::BadReleases;
 use crate::switch::schedule::{When, later};
 use crate::switch::{Adopted, Mode, NewSwitch, Purpose, Request};
@@ -44,7 +44,7 @@ pub enum Command {
         deadline_seconds: u64,
     },
     /// Say what a switch would come to, and change nothing.
-    Foresee {
+    DryRun {
         /// The switch.
         switch: Box<SwitchCommand>,
         /// A restart that is only wanted if the configuration has changed.
@@ -70,7 +70,7 @@ impl Command {
             Self::Switch(switch)
             | Self::RestartIfChanged(switch)
             | Self::Adopt { switch, .. }
-            | Self::Foresee { switch, .. } => Some(switch),
+            | Self::DryRun { switch, .. } => Some(switch),
             Self::Unadopt { .. } | Self::Cancel | Self::Refused { .. } => None,
         }
     }
@@ -105,7 +105,7 @@ impl SwitchCommand {
     }
 
     /// The same for a dry run, which draws no splay.
-    pub fn foreseen(self, mode: Mode, notes: Vec<String>, now: Timestamp) -> Result<NewSwitch, OsError> {
+    pub fn dry_run(self, mode: Mode, notes: Vec<String>, now: Timestamp) -> Result<NewSwitch, OsError> {
         self.planned_with(mode, notes, now, |_| Ok(0))
     }
 
@@ -135,7 +135,7 @@ pub enum Answer {
         switch: u64,
         /// What the switch would come to, for a dry run; nothing is in the journal.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        foreseen: Option<Box<Foreseen>>,
+        expected: Option<Box<ExpectedSwitch>>,
     },
     /// The request is refused.
     Refused(Report),

@@ -49,7 +49,7 @@ impl Supervisor {
         match &question.command {
             Ok(Command::Cancel | Command::Unadopt { .. }) => info!(%instance, by, "{name} is asked for"),
             Ok(Command::Refused { why, .. }) => warn!(%instance, by, %why, "{name} is refused"),
-            Ok(Command::Switch(_) | Command::RestartIfChanged(_) | Command::Adopt { .. } | Command::Foresee { .. })
+            Ok(Command::Switch(_) | Command::RestartIfChanged(_) | Command::Adopt { .. } | Command::DryRun { .. })
             | Err(_) => {
                 debug!(%instance, by, "{name} is asked for");
             }
@@ -59,7 +59,7 @@ impl Supervisor {
     /// Logs a refusal.
     pub(super) fn log_refusal(&self, question: &Question, answer: &Answer) {
         let Answer::Refused(report) = answer else { return };
-        if matches!(question.command, Ok(Command::Foresee { .. })) {
+        if matches!(question.command, Ok(Command::DryRun { .. })) {
             return;
         }
         let (instance, by, name) = (&self.settings.instance, question.by.as_str(), command_name(&question.command));
@@ -162,7 +162,7 @@ fn command_name(command: &Result<Command, Report>) -> String {
         Ok(Command::Cancel) => "a cancellation".to_owned(),
         Ok(Command::Refused { purpose, to, .. }) => format!("a {purpose} to {to}"),
         Ok(Command::Unadopt { .. }) => "giving the agent back".to_owned(),
-        Ok(Command::Foresee { switch, .. }) => format!("a dry run of a {}", switch.request.purpose),
+        Ok(Command::DryRun { switch, .. }) => format!("a dry run of a {}", switch.request.purpose),
         Ok(Command::Adopt { switch, .. }) => format!("an adoption as {}", switch.request.to),
         Ok(Command::Switch(switch) | Command::RestartIfChanged(switch)) => {
             format!("a {} to {}", switch.request.purpose, switch.request.to)

@@ -319,12 +319,12 @@ impl Supervisor {
             Command::Unadopt { deadline_seconds } => self.unadopt(Duration::from_secs(deadline_seconds), now),
             Command::Cancel => self.driver.cancel(now).map(|_| self.driver.journal().last_id).map_err(Report::from),
             Command::Refused { .. } => Ok(self.driver.journal().last_id),
-            Command::Foresee { switch, if_changed } => {
-                return self.foresee(*switch, if_changed, now).unwrap_or_else(Answer::Refused);
+            Command::DryRun { switch, if_changed } => {
+                return self.dry_run(*switch, if_changed, now).unwrap_or_else(Answer::Refused);
             }
         };
         match done {
-            Ok(switch) => Answer::Accepted { switch, foreseen: None },
+            Ok(switch) => Answer::Accepted { switch, expected: None },
             Err(report) => Answer::Refused(report),
         }
     }

@@ -15,9 +15,9 @@ use crate::name::PackageName;
 use crate::store::Store;
 use crate::store::check::Depth;
 use crate::store::collect::Effect;
-use crate::store::forecast::Forecast;
 use crate::store::incident::Occasion;
 use crate::store::repair::{NoPayload, Repaired};
+use crate::store::repair_dry_run::ExpectedRepair;
 use crate::version::Release;
 use clap::Args;
 use serde_json::{Value, json};
@@ -93,7 +93,7 @@ pub(super) fn mend(
         return Ok(Repaired::default());
     }
     if context.effect == Effect::DryRun {
-        return foreseen(context, means, store, release, how.0);
+        return dry_run(context, means, store, release, how.0);
     }
     let manifest = store.manifest(release)?;
     let here = store.repair(&store.lock()?, release, how, &mut NoPayload)?;
@@ -126,7 +126,7 @@ pub(super) fn mend(
 }
 
 /// What `mend` would do. Frames of a bundle file are read and verified; those of a repository are not fetched.
-fn foreseen(
+fn dry_run(
     context: &Context,
     means: &MeansArguments,
     store: &Store,
@@ -134,7 +134,7 @@ fn foreseen(
     depth: Depth,
 ) -> Result<Repaired, Report> {
     let _lock = store.lock_for(context.effect)?;
-    let Forecast { mut repaired, lacking, manifest } = store.foresee_repair(release, depth)?;
+    let ExpectedRepair { mut repaired, lacking, manifest } = store.dry_run_repair(release, depth)?;
     if lacking.is_empty() {
         return Ok(repaired);
     }

@@ -2,8 +2,8 @@
 
 pub mod cancel;
 pub mod follow;
-mod foresight;
 pub mod order;
+mod order_dry_run;
 mod own_release;
 pub mod reach;
 pub mod rehearse;

@@ -11,7 +11,7 @@ use crate::store::Store;
 use crate::store::collect::Effect;
 use crate::store::install::Installed;
 use crate::switch::Purpose;
-use crate::switch::driver::foresee::Tree;
+use crate::switch::driver::dry_run::Tree;
 use crate::version::Release;
 use clap::Args;
 use std::path::PathBuf;
@@ -81,10 +81,10 @@ pub fn upgrade(context: &Context, arguments: &UpgradeArguments) -> Result<Ended,
 /// The dry run of the switch; the release may have to be installed first.
 fn show(order: &Order<'_>, installed: &Installed) -> Result<Ended, Report> {
     let Installed { package, release, fresh, content_bytes, .. } = installed;
-    let foresight = order.foresee(if *fresh { Tree::ToCome } else { Tree::Installed })?;
+    let expected = order.dry_run(if *fresh { Tree::ToCome } else { Tree::Installed })?;
     let first = fresh
         .then(|| format!("{release} would be installed first ({}), and the mode decided then", size(*content_bytes)));
     let value =
         serde_json::json!({"package": package, "release": release, "fresh": fresh, "content_bytes": content_bytes});
-    Ok(order.tell(&foresight, first.into_iter().collect(), value))
+    Ok(order.tell(&expected, first.into_iter().collect(), value))
 }

@@ -1,8 +1,8 @@
 //! The driver: performs the act of the journal's phase, writes the outcome into the journal, and only then acts on it.
 
 pub mod acts;
+pub mod dry_run;
 pub mod error;
-pub mod foresee;
 pub mod hearing;
 pub mod leaving;
 pub mod log;

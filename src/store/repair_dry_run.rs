@@ -15,7 +15,7 @@ use std::ffi::{OsStr, OsString};
 
 /// What a repair would come to, with this host's own files.
 #[derive(Debug)]
-pub struct Forecast {
+pub struct ExpectedRepair {
     /// The result; `left` are files whose content this host lacks.
     pub repaired: Repaired,
     /// The entries of these files in the manifest.
@@ -26,15 +26,15 @@ pub struct Forecast {
 
 impl Store {
     /// What [`Store::repair`] would do without a payload.
-    pub fn foresee_repair(&self, release: &Release, depth: Depth) -> Result<Forecast> {
+    pub fn dry_run_repair(&self, release: &Release, depth: Depth) -> Result<ExpectedRepair> {
         let (manifest, found) = self.check_without_index(release, depth)?;
-        let mut forecast = Forecast { repaired: Repaired::default(), lacking: Vec::new(), manifest };
+        let mut expected = ExpectedRepair { repaired: Repaired::default(), lacking: Vec::new(), manifest };
         if found.is_empty() {
-            return Ok(forecast);
+            return Ok(expected);
         }
-        let held = HeldFiles::of(self, &forecast.manifest)?;
+        let held = HeldFiles::of(self, &expected.manifest)?;
         let entries: HashMap<&str, usize> =
-            forecast.manifest.entries.iter().enumerate().map(|(index, entry)| (entry.path.as_str(), index)).collect();
+            expected.manifest.entries.iter().enumerate().map(|(index, entry)| (entry.path.as_str(), index)).collect();
         let aside = self.layout().package(self.package()).join(ASIDE).join(release.to_string());
         let there = Dir::open_if_exists(&aside)?.map_or(Ok(Vec::new()), |aside| aside.names())?;
         let mut taken: BTreeSet<OsString> = there.into_iter().collect();
@@ -43,26 +43,26 @@ impl Store {
             if matches!(problem.defect, Defect::Foreign | Defect::Stray) {
                 let name = problem.path.rsplit_once('/').map_or(&*problem.path, |(_, name)| name);
                 let free = free_aside(name, &aside, |free| Ok(!taken.contains(OsStr::new(free))))?;
-                forecast.repaired.aside.push((problem.path.clone(), aside.join(&free)));
+                expected.repaired.aside.push((problem.path.clone(), aside.join(&free)));
                 taken.insert(free.into());
             }
             let Some(index) = entry else { continue };
-            match &forecast.manifest.entries[index].kind {
+            match &expected.manifest.entries[index].kind {
                 EntryKind::File { size, sha256, .. } if !is_held(&held, *size, sha256) => {
-                    forecast.lacking.push(index);
-                    forecast.repaired.left.push(problem.clone());
+                    expected.lacking.push(index);
+                    expected.repaired.left.push(problem.clone());
                 }
                 EntryKind::File { .. } | EntryKind::Directory { .. } | EntryKind::Link { .. } => {
-                    forecast.repaired.mended.push(problem.path.clone());
+                    expected.repaired.mended.push(problem.path.clone());
                 }
             }
         }
-        forecast.repaired.mended.sort();
-        forecast.repaired.mended.dedup();
-        forecast.lacking.sort_unstable();
-        forecast.lacking.dedup();
-        forecast.repaired.found = found;
-        Ok(forecast)
+        expected.repaired.mended.sort();
+        expected.repaired.mended.dedup();
+        expected.lacking.sort_unstable();
+        expected.lacking.dedup();
+        expected.repaired.found = found;
+        Ok(expected)
     }
 
     /// Fails with the remaining problems, if there are any; strays are no problem.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 /// A switch that would be accepted now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Foreseen {
+pub struct ExpectedSwitch {
     /// Its number.
     pub switch: u64,
     /// The current release; None: none yet.
@@ -39,22 +39,22 @@ pub enum Tree {
 
 impl Driver {
     /// What a request would come to.
-    pub fn foresee(&self, new: NewSwitch, bad: BadReleases, now: Moment) -> Result<Foreseen, DriveError> {
+    pub fn dry_run(&self, new: NewSwitch, bad: BadReleases, now: Moment) -> Result<ExpectedSwitch, DriveError> {
         if let Some(report) = &self.unreadable {
             return Err(DriveError::Unreadable(report.clone()));
         }
-        foresee(&self.files, &self.journal, (new, Tree::Installed), bad, now)
+        dry_run(&self.files, &self.journal, (new, Tree::Installed), bad, now)
     }
 }
 
 /// What a request would come to, from the files of the instance.
-pub fn foresee(
+pub fn dry_run(
     files: &InstanceFiles,
     journal: &Journal,
     (mut new, tree): (NewSwitch, Tree),
     bad: BadReleases,
     now: Moment,
-) -> Result<Foreseen, DriveError> {
+) -> Result<ExpectedSwitch, DriveError> {
     files.history()?;
     refuse_held(files, new.request.purpose, now.wall)?;
     let store = Store::new(files.layout(), files.package());
@@ -66,7 +66,7 @@ pub fn foresee(
     let live = journal.live.clone().filter(|live| !live.phase.is_committed());
     let requested = journal.with_live(live).requested(new, &clock::boot_id()?, now.wall)?;
     let switch = requested.live.expect("a request is the live switch");
-    Ok(Foreseen {
+    Ok(ExpectedSwitch {
         switch: switch.id,
         from: switch.from,
         to: switch.request.to,
@@ -78,8 +78,8 @@ pub fn foresee(
 
 /// A note on damage that the switch would repair; an error where this host's files don't suffice.
 fn damage(store: &Store, release: &Release) -> Result<Option<String>, DriveError> {
-    let forecast = store.foresee_repair(release, crate::store::check::Depth::Quick)?;
-    store.judge(release, forecast.repaired.left)?;
-    let count = forecast.repaired.mended.len();
+    let expected = store.dry_run_repair(release, crate::store::check::Depth::Quick)?;
+    store.judge(release, expected.repaired.left)?;
+    let count = expected.repaired.mended.len();
     Ok((count > 0).then(|| format!("{count} damaged paths of {release} are repaired first")))
 }

@@ -21,14 +21,14 @@ pub struct Change {
 
 /// What would change, and what would not.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Foresight {
+pub struct ExpectedChanges {
     /// Files that would be there afterwards.
     pub changes: Vec<Change>,
     /// What would stay as it is.
     pub unchanged: Vec<String>,
 }
 
-impl Foresight {
+impl ExpectedChanges {
     fn change(&mut self, path: PathBuf, what: impl Into<String>) {
         self.changes.push(Change { path, what: what.into() });
     }
@@ -47,33 +47,33 @@ impl Foresight {
 
 impl AdoptionPlan<'_> {
     /// What the adoption would change, and what not.
-    pub fn foresight(&self) -> Result<Foresight, Report> {
+    pub fn dry_run(&self) -> Result<ExpectedChanges, Report> {
         let (instance, unit) = (self.instance, self.unit.as_str());
         let (layout, name, package) = (instance.layout(), instance.name(), instance.package());
-        let mut foresight = Foresight::default();
+        let mut expected = ExpectedChanges::default();
         let record = layout.adoption(name).join(RECORD_NAME);
-        foresight.change(record, "the record for `sidle unadopt`");
+        expected.change(record, "the record for `sidle unadopt`");
         let link = layout.package(package).join(Layout::link_name(package, name));
-        foresight.change(link, format!("a link to {}, which a boot starts from then on", self.to));
+        expected.change(link, format!("a link to {}, which a boot starts from then on", self.to));
         let state = layout.instance(name);
-        foresight.change(state, "the journal and the history of the switch");
+        expected.change(state, "the journal and the history of the switch");
         if let Some(path) = self.environment.target(layout, name)? {
-            foresight.change(path, "settings of the package's unit, for sidle's unit");
+            expected.change(path, "settings of the package's unit, for sidle's unit");
         }
         let units = layout.root().join(UNITS);
         if let Some(directory) = Dir::open_if_exists(&units)? {
             if unit_state(&directory, unit)? == UnitState::Unit {
-                foresight.change(units.join(format!("{unit}{KEPT_SUFFIX}")), format!("your own {unit}, moved away"));
+                expected.change(units.join(format!("{unit}{KEPT_SUFFIX}")), format!("your own {unit}, moved away"));
             }
         }
-        foresight.change(
+        expected.change(
             units.join(unit),
             "the replacement unit: its stop stops nothing, its restart loads a changed configuration",
         );
-        foresight.change(units.join(drop_ins(unit)).join(DROP_IN_NAME), "undoes the commands of other drop-ins");
+        expected.change(units.join(drop_ins(unit)).join(DROP_IN_NAME), "undoes the commands of other drop-ins");
         for (other, _) in self.adopter.other_names(unit) {
             let what = format!("keeps {other} from starting a second agent");
-            foresight.change(other_package::path(layout, other), what);
+            expected.change(other_package::path(layout, other), what);
         }
         let commands = layout.root().join(COMMANDS);
         let present = Dir::open_if_exists(&commands)?;
@@ -81,13 +81,13 @@ impl AdoptionPlan<'_> {
             let path = commands.join(program);
             let exists = present.as_ref().map_or(Ok(None), |directory| directory.stat(program))?.is_some();
             if exists {
-                foresight.unchanged.push(format!("{}: it exists already", path.display()));
+                expected.unchanged.push(format!("{}: it exists already", path.display()));
             } else {
-                foresight.change(path, format!("starts {program} of the running release"));
+                expected.change(path, format!("starts {program} of the running release"));
             }
         }
-        foresight.unchanged.extend(self.unchanged(layout));
-        Ok(foresight)
+        expected.unchanged.extend(self.unchanged(layout));
+        Ok(expected)
     }
 
     fn unchanged(&self, layout: &Layout) -> Vec<String> {

@@ -8,28 +8,28 @@ use crate::failure::{Class, Report};
 use crate::os::clock::Moment;
 use crate::supervise::control::{Answer, Command, SwitchCommand, ask};
 use crate::supervise::status::SupervisorStatus;
-use crate::switch::driver::foresee::{Foreseen, Tree, foresee as foresee_by_files};
+use crate::switch::driver::dry_run::{self, ExpectedSwitch, Tree};
 use crate::switch::process::on_record;
 use crate::switch::{Mode, Purpose};
 use serde_json::{Value, json};
 
 /// What a switch would come to.
-pub(super) struct Foresight {
+pub(super) struct Expected {
     /// The switch.
-    foreseen: Foreseen,
+    switch: ExpectedSwitch,
     /// False: the switch would wait for a supervisor.
     is_supervised: bool,
 }
 
 impl Order<'_> {
     /// Asks the supervisor, or reads the files if no supervisor runs or the release is not installed yet.
-    pub(super) fn foresee(&self, tree: Tree) -> Result<Foresight, Report> {
+    pub(super) fn dry_run(&self, tree: Tree) -> Result<Expected, Report> {
         let (files, layout, instance) = (&self.files, self.files.layout(), self.files.instance());
         let command = self.command()?;
         running_agent::refuse(&adopting(layout, instance, files.package()), &self.to)?;
         if tree == Tree::Installed {
-            if let Some(foreseen) = self.supervised(command.clone(), false)? {
-                return Ok(Foresight { foreseen, is_supervised: true });
+            if let Some(switch) = self.supervised(command.clone(), false)? {
+                return Ok(Expected { switch, is_supervised: true });
             }
         }
         let is_supervised = SupervisorStatus::read(layout, instance)?.is_some();
@@ -40,19 +40,19 @@ impl Order<'_> {
         // As the supervisor would choose: without a running process there is nothing to overlap with.
         let usual = if is_supervised { Mode::Overlap } else { Mode::Idle };
         let (bad, mode) = (command.bad_releases(), command.mode.unwrap_or(usual));
-        let new = command.foreseen(mode, Vec::new(), now.wall)?;
-        let foreseen = foresee_by_files(files, &files.journal()?, (new, tree), bad, now)?;
-        Ok(Foresight { foreseen, is_supervised })
+        let new = command.dry_run(mode, Vec::new(), now.wall)?;
+        let switch = dry_run::dry_run(files, &files.journal()?, (new, tree), bad, now)?;
+        Ok(Expected { switch, is_supervised })
     }
 
     /// The supervisor's answer; None: no supervisor listens.
-    fn supervised(&self, command: SwitchCommand, if_changed: bool) -> Result<Option<Foreseen>, Report> {
-        let question = Command::Foresee { switch: Box::new(command), if_changed };
+    fn supervised(&self, command: SwitchCommand, if_changed: bool) -> Result<Option<ExpectedSwitch>, Report> {
+        let question = Command::DryRun { switch: Box::new(command), if_changed };
         match ask(self.files.layout(), self.files.instance(), &question)? {
             None => Ok(None),
             Some(Answer::Refused(report)) => Err(report),
-            Some(Answer::Accepted { foreseen: Some(foreseen), .. }) => Ok(Some(*foreseen)),
-            Some(Answer::Accepted { foreseen: None, .. }) => {
+            Some(Answer::Accepted { expected: Some(expected), .. }) => Ok(Some(*expected)),
+            Some(Answer::Accepted { expected: None, .. }) => {
                 Err(Report::of(Class::Failed, "cannot understand the supervisor's answer to a dry run")
                     .hint("the supervisor may be of another version of sidle: restart the supervisor"))
             }
@@ -60,9 +60,9 @@ impl Order<'_> {
     }
 
     /// Prints what the switch would come to. `more` are lines and values of the verb.
-    pub(super) fn tell(&self, foresight: &Foresight, more: Vec<String>, values: Value) -> Ended {
-        let Foresight { foreseen, is_supervised } = foresight;
-        let Foreseen { switch, from, to, mode, schedule, notes } = foreseen;
+    pub(super) fn tell(&self, expected: &Expected, more: Vec<String>, values: Value) -> Ended {
+        let ExpectedSwitch { switch, from, to, mode, schedule, notes } = &expected.switch;
+        let is_supervised = expected.is_supervised;
         let (instance, purpose) = (self.files.instance(), self.purpose);
         let (verb, to_text) = match purpose {
             Purpose::Switch => ("switch to", to.to_string()),
@@ -95,17 +95,17 @@ impl Order<'_> {
 
     /// Shows the switch.
     pub(super) fn show(&self) -> Result<Ended, Report> {
-        Ok(self.tell(&self.foresee(Tree::Installed)?, Vec::new(), Value::Null))
+        Ok(self.tell(&self.dry_run(Tree::Installed)?, Vec::new(), Value::Null))
     }
 
     /// Shows the switch, with its rehearsal.
     pub(super) fn show_rehearsed(&self) -> Result<Ended, Report> {
-        let mut foresight = self.foresee(Tree::Installed)?;
-        let foreseen = &mut foresight.foreseen;
+        let mut expected = self.dry_run(Tree::Installed)?;
+        let switch = &mut expected.switch;
         let Rehearsed { was_rehearsed, notes } =
-            rehearse(self.context, &self.files, &foreseen.to, Before::Release(foreseen.from.as_ref()))?;
-        foreseen.notes.extend(notes);
-        Ok(self.tell(&foresight, Vec::new(), json!({"rehearsed": was_rehearsed})))
+            rehearse(self.context, &self.files, &switch.to, Before::Release(switch.from.as_ref()))?;
+        switch.notes.extend(notes);
+        Ok(self.tell(&expected, Vec::new(), json!({"rehearsed": was_rehearsed})))
     }
 
     /// Shows a restart that is only wanted if the configuration has changed.
@@ -123,7 +123,7 @@ impl Order<'_> {
             return Ok(Ended::As(Class::Pending));
         }
         match self.supervised(command, true) {
-            Ok(Some(foreseen)) => Ok(self.tell(&Foresight { foreseen, is_supervised: true }, Vec::new(), Value::Null)),
+            Ok(Some(switch)) => Ok(self.tell(&Expected { switch, is_supervised: true }, Vec::new(), Value::Null)),
             Ok(None) => nothing(unchanged_as_nothing_runs(self.files.instance())),
             Err(report) if report.class == Class::NothingToDo => nothing(report.message),
             Err(report) => Err(report),
