@@ -1,7 +1,7 @@
 //! Printing: text for people, JSON for programs, progress on a terminal. Only this file writes results and messages, so it escapes them: a line ends
 //! where a line of [`Lines`] ends, never at a character of a text.
 
-use super::screen::Screen;
+use super::screen::{Screen, width};
 use super::times::local;
 use crate::cli::exit;
 use crate::cli::plain::{line, plain};
@@ -118,12 +118,11 @@ impl Lines {
     pub fn table(rows: &[Vec<String>]) -> Self {
         let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| line(cell)).collect()).collect();
         let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-        let width =
-            |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
-        let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+        let widest = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| width(cell)).max();
+        let widths: Vec<usize> = (0..columns).map(|column| widest(column).unwrap_or(0)).collect();
         let aligned = |row: &Vec<String>| {
-            let cells: Vec<String> =
-                row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}", width = *width)).collect();
+            let pad = |(cell, widest): (&String, &usize)| format!("{cell}{}", " ".repeat(widest - width(cell)));
+            let cells: Vec<String> = row.iter().zip(&widths).map(pad).collect();
             cells.join("  ").trim_end().to_owned()
         };
         Self::of(rows.iter().map(aligned).collect())
@@ -217,6 +216,13 @@ fn print_line(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_stand_below_each_other_whatever_characters_are_in_them() {
+        let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
+        let Lines { content, .. } = Lines::table(&[row(["東京", "x"]), row(["e\u{301}", "y"]), row(["abcde", "z"])]);
+        assert_eq!(content, ["東京   x", "e\u{301}      y", "abcde  z"]);
+    }
 
     #[test]
     fn two_refused_values_are_shown_as_different_ones() {

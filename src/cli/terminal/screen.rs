@@ -5,6 +5,7 @@ use crate::os::terminal;
 use std::fmt::Write as _;
 use std::io::{Stdout, Write as _};
 use std::ops::Range;
+use unicode_width::UnicodeWidthChar as _;
 
 /// A narrower terminal is written to as if it had so many columns: less than a path is no line.
 const COLUMNS_MINIMUM: usize = 40;
@@ -60,7 +61,7 @@ fn wrapped(text: &str, columns: Option<usize>) -> Vec<(usize, Range<usize>)> {
     let hanging = hanging(text, columns);
     let mut pieces = Vec::new();
     let (mut start, mut indent) = (0, 0);
-    while let Some(end) = text[start..].char_indices().nth(columns - indent).map(|(at, _)| start + at) {
+    while let Some(end) = beyond(&text[start..], columns - indent).map(|at| start + at) {
         let content = start + text[start..].len() - text[start..].trim_start_matches(' ').len();
         // A blank right behind the last column is where a line may end, too.
         let blank = if text.as_bytes()[end] == b' ' { Some(end) } else { text[..end].rfind(' ') };
@@ -70,7 +71,7 @@ fn wrapped(text: &str, columns: Option<usize>) -> Vec<(usize, Range<usize>)> {
         };
         pieces.push((indent, start..start + text[start..cut].trim_end_matches(' ').len()));
         start = next;
-        let word = text[start..].split(' ').next().unwrap_or_default().chars().count();
+        let word = width(text[start..].split(' ').next().unwrap_or_default());
         indent = if word > columns { hanging } else { hanging.min(columns - word) };
     }
     if start < text.len() || pieces.is_empty() {
@@ -79,16 +80,36 @@ fn wrapped(text: &str, columns: Option<usize>) -> Vec<(usize, Range<usize>)> {
     pieces
 }
 
+/// The columns that a terminal needs for a text.
+pub(super) fn width(text: &str) -> usize {
+    text.chars().map(columns_of).sum()
+}
+
+/// 2 for a character of East Asia or a picture, 0 for a mark on the character before.
+fn columns_of(c: char) -> usize {
+    c.width().unwrap_or(0)
+}
+
+/// Where the first character stands that needs more than so many columns; None: the text fits.
+fn beyond(text: &str, columns: usize) -> Option<usize> {
+    let mut column = 0;
+    let needs_more = |(_, c): &(usize, char)| {
+        column += columns_of(*c);
+        column > columns
+    };
+    text.char_indices().find(needs_more).map(|(at, _)| at)
+}
+
 /// Where the lines below the first begin: under the last column of a table in the left half, or two columns in.
 fn hanging(text: &str, columns: usize) -> usize {
     let mut found = 2;
     let (mut blanks, mut column) = (0, 0);
-    for c in text.chars().take(columns / 2) {
+    for c in text[..beyond(text, columns / 2).unwrap_or(text.len())].chars() {
         if c != ' ' && blanks >= 2 {
             found = column;
         }
         blanks = if c == ' ' { blanks + 1 } else { 0 };
-        column += 1;
+        column += columns_of(c);
     }
     found
 }
@@ -118,11 +139,13 @@ mod tests {
             &format!("x  {}", "y".repeat(39)),
             &format!("{}  {}", "x".repeat(40), "y".repeat(40)),
             &"z ".repeat(100),
+            &"東京".repeat(60),
+            &"e\u{301} ".repeat(60),
         ];
         for text in texts {
             for columns in 40..=100 {
                 let shown = shown(text, columns);
-                assert!(shown.lines().all(|line| line.chars().count() <= columns), "{columns}: {shown}");
+                assert!(shown.lines().all(|line| width(line) <= columns), "{columns}: {shown}");
                 let without = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
                 assert_eq!(without(&shown), without(text));
                 assert!(shown.lines().skip(1).all(|line| !line.trim().is_empty()), "{columns}: {shown:?}");
@@ -139,6 +162,8 @@ mod tests {
             shown("one sentence that has some more words than fit", 40),
             "one sentence that has some more words\n  than fit"
         );
+        let wide = "  name       東京都港区 東京都港区 東京都";
+        assert_eq!(shown(wide, 40), "  name       東京都港区 東京都港区\n             東京都");
         let long = "  place      /opt/sidle/salt-minion/versions/1";
         assert_eq!(shown(long, 40), "  place\n       /opt/sidle/salt-minion/versions/1");
     }
