@@ -5,9 +5,8 @@ use super::{AUTHOR, MODES, RepositoryError};
 use crate::bundle::member::ReleaseId;
 use crate::digest::Digest;
 use crate::os::place::Place;
-use crate::trust::key::{from_hex, to_hex};
-use crate::trust::publish::{DelegatedTo, RoleKeys, target};
-use crate::trust::{PublicKey, Target, pattern, target as name};
+use crate::trust::publish::{self, target};
+use crate::trust::{Target, pattern, target as name};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -76,28 +75,11 @@ pub struct Withdrawn {
 }
 
 /// A part of the repository that another role signs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Delegation {
-    /// The role.
-    pub name: RoleName,
-    /// The patterns of the targets that it signs: `salt-minion/*/*/*`.
-    pub paths: Vec<String>,
-    /// The keys and the threshold.
-    pub keys: RoleKeys,
-    /// True when the search for such a target ends with this role.
-    pub terminating: bool,
-}
+pub type Delegation = publish::Delegation<RoleName>;
 
-impl Delegation {
-    fn covers(&self, id: &ReleaseId) -> bool {
-        let fits = |target: String| self.paths.iter().any(|path| pattern::fits(path, &target));
-        fits(name::manifest(id)) && fits(name::payload(id))
-    }
-
-    pub(super) fn published(&self) -> DelegatedTo {
-        let Self { name, paths, keys, terminating } = self.clone();
-        DelegatedTo { name: name.to_string(), keys, paths, terminating }
-    }
+fn covers(delegation: &Delegation, id: &ReleaseId) -> bool {
+    let fits = |target: String| delegation.paths.iter().any(|path| pattern::fits(path, &target));
+    fits(name::manifest(id)) && fits(name::payload(id))
 }
 
 /// The author's state.
@@ -118,17 +100,7 @@ struct Stored {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     withdrawn: BTreeMap<String, Withdrawn>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    delegations: Vec<StoredDelegation>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct StoredDelegation {
-    name: RoleName,
-    paths: Vec<String>,
-    /// Ed25519 public keys in hexadecimal.
-    keys: Vec<String>,
-    threshold: u64,
-    terminating: bool,
+    delegations: Vec<Delegation>,
 }
 
 impl State {
@@ -146,7 +118,7 @@ impl State {
         Ok(Self {
             releases: by_release(stored.releases)?,
             withdrawn: by_release(stored.withdrawn)?,
-            delegations: stored.delegations.into_iter().map(StoredDelegation::read).collect::<Result<_, _>>()?,
+            delegations: stored.delegations,
         })
     }
 
@@ -155,7 +127,7 @@ impl State {
             schema: SCHEMA,
             releases: self.releases.iter().map(|(id, files)| (id.to_string(), *files)).collect(),
             withdrawn: self.withdrawn.iter().map(|(id, one)| (id.to_string(), one.clone())).collect(),
-            delegations: self.delegations.iter().map(StoredDelegation::of).collect(),
+            delegations: self.delegations.clone(),
         };
         let mut bytes = serde_json::to_vec_pretty(&stored).expect("only string keys");
         bytes.push(b'\n');
@@ -164,7 +136,7 @@ impl State {
 
     /// The role that signs a release: the first whose patterns fit, else targets.
     pub(super) fn role_of(&self, id: &ReleaseId) -> SignedRole {
-        let delegated = self.delegations.iter().find(|delegation| delegation.covers(id));
+        let delegated = self.delegations.iter().find(|delegation| covers(delegation, id));
         delegated.map_or(SignedRole::Targets, |delegation| SignedRole::Delegated(delegation.name.clone()))
     }
 
@@ -188,22 +160,4 @@ impl State {
 fn by_release<T>(stored: BTreeMap<String, T>) -> Result<BTreeMap<ReleaseId, T>, String> {
     let parse = |(id, value): (String, T)| Ok((id.parse().map_err(|_| format!("{id:?} is not a release"))?, value));
     stored.into_iter().map(parse).collect()
-}
-
-impl StoredDelegation {
-    fn of(delegation: &Delegation) -> Self {
-        let Delegation { name, paths, keys, terminating } = delegation.clone();
-        let hex = keys.keys.iter().map(|key| to_hex(key.as_bytes())).collect();
-        Self { name, paths, keys: hex, threshold: keys.threshold, terminating }
-    }
-
-    fn read(self) -> Result<Delegation, String> {
-        let key = |text: &String| {
-            let key = from_hex(text).and_then(|bytes| PublicKey::from_bytes(&bytes));
-            key.ok_or_else(|| format!("{text:?} is not an Ed25519 key"))
-        };
-        let keys = self.keys.iter().map(key).collect::<Result<_, _>>()?;
-        let keys = RoleKeys { keys, threshold: self.threshold };
-        Ok(Delegation { name: self.name, paths: self.paths, keys, terminating: self.terminating })
-    }
 }

@@ -6,7 +6,9 @@ use super::metadata::{Hashes, MetaFile, Target};
 use super::role::Role;
 use crate::digest::Digest;
 use jiff::{SignedDuration, Timestamp as Time};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// The TUF specification's version in written metadata.
 const SPEC_VERSION: &str = "1.0.31";
@@ -69,7 +71,7 @@ pub struct Edition {
 
 /// The keys of a role.
 #[expect(missing_docs, reason = "the fields' names say what they hold")]
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoleKeys {
     pub keys: Vec<PublicKey>,
     /// The number of signatures that are needed.
@@ -111,20 +113,21 @@ impl RoleKeys {
 
 /// A role that may sign some targets.
 #[expect(missing_docs, reason = "the fields' names say what they hold")]
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DelegatedTo {
-    pub name: String,
-    pub keys: RoleKeys,
-    /// The patterns of its targets (TUF §4.5, `PATHPATTERN`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delegation<Name = String> {
+    pub name: Name,
+    /// The patterns of its targets (TUF §4.5, `PATHPATTERN`): `salt-minion/*/*/*`.
     pub paths: Vec<String>,
+    #[serde(flatten)]
+    pub keys: RoleKeys,
     /// True when the search for such a target ends with it.
     pub terminating: bool,
 }
 
-impl DelegatedTo {
+impl<Name: fmt::Display> Delegation<Name> {
     fn to_json(&self) -> Json {
         let mut members = self.keys.members();
-        members.insert("name".to_owned(), self.name.as_str().into());
+        members.insert("name".to_owned(), Json::String(self.name.to_string()));
         let paths = self.paths.iter().map(|path| path.as_str().into()).collect();
         members.insert("paths".to_owned(), Json::Array(paths));
         members.insert("terminating".to_owned(), Json::Bool(self.terminating));
@@ -138,14 +141,14 @@ pub fn targets(
     targets: &BTreeMap<String, Target>,
     signers: &[&dyn Signer],
 ) -> Result<Vec<u8>, SignError> {
-    delegating_targets(edition, targets, &[], signers)
+    delegating_targets::<String>(edition, targets, &[], signers)
 }
 
 /// Targets metadata that lists `targets`, with delegations in order of precedence.
-pub fn delegating_targets(
+pub fn delegating_targets<Name: fmt::Display>(
     edition: Edition,
     targets: &BTreeMap<String, Target>,
-    delegations: &[DelegatedTo],
+    delegations: &[Delegation<Name>],
     signers: &[&dyn Signer],
 ) -> Result<Vec<u8>, SignError> {
     let entry = |target: &Target| object([("hashes", hashes(&target.hashes)), ("length", number(target.length))]);
@@ -154,7 +157,7 @@ pub fn delegating_targets(
     if !delegations.is_empty() {
         let keys = delegations.iter().flat_map(|role| &role.keys.keys);
         let keys: Object = keys.map(|key| (key.keyid().as_str().to_owned(), key.to_json())).collect();
-        let roles = delegations.iter().map(DelegatedTo::to_json).collect();
+        let roles = delegations.iter().map(Delegation::to_json).collect();
         body.push(("delegations", object([("keys", Json::Object(keys)), ("roles", Json::Array(roles))])));
     }
     signed(Role::Targets, edition, body, signers)

@@ -58,7 +58,7 @@ pub(in crate::repository) struct Note {
 #[derive(Serialize, Deserialize)]
 struct Stored {
     schema: u32,
-    public: String,
+    public: PublicKey,
     sig: String,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     sums: BTreeMap<String, String>,
@@ -165,7 +165,7 @@ impl<T> Draft<T> {
         let name = role.file(self.file.header.version);
         for (public, note) in &self.signatures {
             let sums = note.sums.iter().map(|(id, text)| (id.to_string(), text.clone())).collect();
-            let stored = Stored { schema: SCHEMA, public: to_hex(public.as_bytes()), sig: to_hex(&note.value), sums };
+            let stored = Stored { schema: SCHEMA, public: *public, sig: to_hex(&note.value), sums };
             let mut bytes = serde_json::to_vec_pretty(&stored).expect("only string keys");
             bytes.push(b'\n');
             files.insert(signature_name(&name, public), bytes);
@@ -181,7 +181,6 @@ fn signature_name(file: &str, public: &PublicKey) -> String {
 
 fn read_note(bytes: &[u8]) -> Option<(PublicKey, Note)> {
     let stored: Stored = serde_json::from_slice(bytes).ok().filter(|stored: &Stored| stored.schema == SCHEMA)?;
-    let public = PublicKey::from_bytes(&from_hex(&stored.public)?)?;
     let sums = stored.sums.into_iter().map(|(id, text)| Some((id.parse().ok()?, text)));
-    Some((public, Note { value: from_hex(&stored.sig)?, sums: sums.collect::<Option<_>>()? }))
+    Some((stored.public, Note { value: from_hex(&stored.sig)?, sums: sums.collect::<Option<_>>()? }))
 }

@@ -7,7 +7,7 @@ use crate::repository::role::SignedRole;
 use crate::repository::rule::Rule;
 use crate::repository::{Repository, RepositoryError};
 use crate::trust::metadata::{Header, Root, Signed, Targets};
-use crate::trust::publish::{DelegatedTo, Edition, Lifetimes, delegating_targets};
+use crate::trust::publish::{Edition, Lifetimes, delegating_targets};
 use crate::trust::{PublicKey, Role};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
@@ -131,13 +131,11 @@ impl Repository {
         now: Timestamp,
     ) -> Result<Draft<Targets>, RepositoryError> {
         let edition = Edition { version: published.version(role) + 1, signed: now, lifetime: lifetimes.targets };
-        let delegations: Vec<DelegatedTo> = match role {
-            SignedRole::Targets => {
-                self.state.delegations.iter().map(crate::repository::Delegation::published).collect()
-            }
-            SignedRole::Root | SignedRole::Delegated(_) => Vec::new(),
+        let delegations = match role {
+            SignedRole::Targets => self.state.delegations.as_slice(),
+            SignedRole::Root | SignedRole::Delegated(_) => &[],
         };
-        Draft::new(file, &delegating_targets(edition, &self.state.targets(role), &delegations, &[])?)
+        Draft::new(file, &delegating_targets(edition, &self.state.targets(role), delegations, &[])?)
     }
 
     /// The rules for a targets role's next file.

@@ -4,6 +4,7 @@ use crate::digest::Digest;
 use crate::trust::canonical::{Json, object};
 use crate::trust::limits::{NAME_BYTES_MAXIMUM, SIGNATURE_BYTES_MAXIMUM};
 use ed25519_dalek::VerifyingKey;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Bytes of an Ed25519 public key.
@@ -33,8 +34,9 @@ impl fmt::Display for KeyId {
     }
 }
 
-/// A public key that this version can verify with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A public key that this version can verify with. In saved files: its bytes in hexadecimal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct PublicKey(VerifyingKey);
 
 impl PublicKey {
@@ -77,6 +79,20 @@ impl Ord for PublicKey {
 impl PartialOrd for PublicKey {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
+    }
+}
+
+impl TryFrom<String> for PublicKey {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        let key = from_hex(&text).and_then(|bytes| Self::from_bytes(&bytes));
+        key.ok_or_else(|| format!("{text:?} is not an Ed25519 key"))
+    }
+}
+
+impl From<PublicKey> for String {
+    fn from(key: PublicKey) -> Self {
+        to_hex(key.as_bytes())
     }
 }
 

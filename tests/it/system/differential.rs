@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use sha2::Digest as _;
 use sidle::digest::Digest;
 use sidle::trust::canonical::{Json, Object};
-use sidle::trust::publish::{self, DelegatedTo, Edition, RoleKeys, describe};
+use sidle::trust::publish::{self, Delegation, Edition, RoleKeys, describe};
 use sidle::trust::{Answer, DelegatedFiles, Floor, MetadataFiles, PublicKey, Role, SignError, Signer, TrustError};
 use sigstore_tuf::transport::{FetchFuture, Repository};
 use std::collections::BTreeMap;
@@ -198,7 +198,7 @@ impl Case {
         };
         let team = publish::targets(self.edition(version), &[target("team/a")].into(), &[]).unwrap();
         put("team", version, &team, &mut meta, &mut files);
-        let delegation = DelegatedTo {
+        let delegation = Delegation {
             name: "team".to_owned(),
             keys: self.rule("team"),
             paths: vec!["team/*".to_owned()],
