@@ -6,7 +6,7 @@ pub mod keys;
 mod repository;
 mod units;
 
-pub use units::duration;
+pub use units::{Bytes, Time, duration};
 
 use crate::bundle::written;
 use crate::digest::{Digest, Hasher};
@@ -19,7 +19,6 @@ use crate::os::environment::{Need, Passed};
 use crate::rehearsal::ExtrasPolicy;
 use crate::switch::Limits;
 use crate::switch::driver::Policy;
-use crate::switch::rehearsal::performance::REHEARSAL_MAX;
 use crate::switch::schedule::windows::{Window, Windows};
 use crate::trust::{BY_HAND_GRACE, Expiry};
 use jiff::SignedDuration;
@@ -30,43 +29,73 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::{Table, Value};
-use units::{Bytes, Text};
 
 /// Largest settings file read.
 const FILE_BYTES_MAXIMUM: u64 = 256 * 1024;
 /// Where an operator finds what can be set.
 const DOCUMENTED: &str = "`man sidle.toml` and docs/settings.md have each key";
 
-/// One file's part of the settings.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Fragment {
-    probation: Option<Text>,
-    start_timeout: Option<Text>,
-    stop_timeout: Option<Text>,
-    rehearsal_timeout: Option<Text>,
-    drain_timeout: Option<Text>,
-    retire_timeout: Option<Text>,
-    rehearsal: Option<Policy>,
-    extras: Option<ExtrasPolicy>,
-    extras_wheels: Option<PathBuf>,
-    extras_timeout: Option<Text>,
-    switch_deadline: Option<Text>,
-    restart_pause: Option<Text>,
-    restart_pause_limit: Option<Text>,
-    fall_back_within: Option<Text>,
-    host_check_every: Option<Text>,
-    job_splay: Option<Text>,
-    scrub_every: Option<Text>,
-    scrub_rate: Option<Bytes>,
-    keep_extra: Option<usize>,
-    by_hand_grace: Option<Text>,
-    windows: Option<Vec<Window>>,
+/// The settings of this host. [`keys`] has what each key means, and its default.
+#[expect(missing_docs, reason = "`keys` documents them")]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    probation: Time,
+    start_timeout: Time,
+    stop_timeout: Time,
+    rehearsal_timeout: Time,
+    drain_timeout: Time,
+    retire_timeout: Time,
+    pub rehearsal: Policy,
+    pub extras: ExtrasPolicy,
+    pub extras_wheels: Option<PathBuf>,
+    extras_timeout: Time,
+    pub switch_deadline: Time,
+    pub restart_pause: Time,
+    pub restart_pause_limit: Time,
+    pub fall_back_within: Time,
+    pub host_check_every: Time,
+    pub job_splay: Time,
+    pub scrub_every: Time,
+    pub scrub_rate: Bytes,
+    pub keep_extra: usize,
+    pub by_hand_grace: Time,
+    windows: Vec<Window>,
     timezone: Option<String>,
-    #[serde(default)]
     repository: RepositoryFragment,
-    #[serde(default)]
     instances: BTreeMap<InstanceName, InstanceFragment>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        use keys::default;
+        Self {
+            probation: default("probation"),
+            start_timeout: default("start_timeout"),
+            stop_timeout: default("stop_timeout"),
+            rehearsal_timeout: default("rehearsal_timeout"),
+            drain_timeout: default("drain_timeout"),
+            retire_timeout: default("retire_timeout"),
+            rehearsal: default("rehearsal"),
+            extras: default("extras"),
+            extras_wheels: None,
+            extras_timeout: default("extras_timeout"),
+            switch_deadline: default("switch_deadline"),
+            restart_pause: default("restart_pause"),
+            restart_pause_limit: default("restart_pause_limit"),
+            fall_back_within: default("fall_back_within"),
+            host_check_every: default("host_check_every"),
+            job_splay: default("job_splay"),
+            scrub_every: default("scrub_every"),
+            scrub_rate: default("scrub_rate"),
+            keep_extra: default("keep_extra"),
+            by_hand_grace: default("by_hand_grace"),
+            windows: default("windows"),
+            timezone: None,
+            repository: RepositoryFragment::default(),
+            instances: BTreeMap::new(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -77,17 +106,6 @@ struct InstanceFragment {
     windows: Option<Vec<Window>>,
     timezone: Option<String>,
     pass_environment: Option<Vec<String>>,
-}
-
-impl Fragment {
-    /// The paths in it that are meant on the host, by the key that names each.
-    fn paths(&self) -> impl Iterator<Item = (String, &Path)> {
-        let wheels = self.extras_wheels.as_deref().map(|path| ("extras_wheels".to_owned(), path));
-        let configurations = self.instances.iter().filter_map(|(name, instance)| {
-            Some((format!("config of [instances.{name}]"), instance.config.as_deref()?))
-        });
-        wheels.into_iter().chain(configurations)
-    }
 }
 
 /// Puts the keys of a later file over those of the earlier files.
@@ -105,43 +123,6 @@ fn merge(below: &mut Table, over: Table) {
             (_, value) => drop(below.insert(key, value)),
         }
     }
-}
-
-/// The settings of this host.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// How long the phases of a switch may last.
-    pub limits: Limits,
-    /// How long a switch waits for running jobs.
-    pub switch_deadline: Duration,
-    /// The first pause before an agent that ended is started again.
-    pub restart_pause_minimum: Duration,
-    /// The longest such pause.
-    pub restart_pause_maximum: Duration,
-    /// How long after its switch a release that keeps failing is left for the previous one.
-    pub fall_back_within: Duration,
-    /// How often the supervisor checks whether the host's libraries have changed.
-    pub host_check_every: Duration,
-    /// The longest random delay of a switch that a job of the agent requests.
-    pub job_splay: Duration,
-    /// What the result of a rehearsal may decide.
-    pub rehearsal: Policy,
-    /// How extra Python packages are treated that the new release lacks.
-    pub extras: ExtrasPolicy,
-    /// The directory of wheels from which extras are rebuilt.
-    pub extras_wheels: Option<PathBuf>,
-    /// How often a supervisor has its package scrubbed; zero: never.
-    pub scrub_every: Duration,
-    /// Reading rate of a scrub, in bytes per second.
-    pub scrub_rate: u64,
-    /// Releases kept beside current and previous.
-    pub keep_extra: usize,
-    /// How long after its expiry the metadata of a bundle file is still accepted.
-    pub by_hand_grace: Duration,
-    windows: Vec<Window>,
-    timezone: Option<String>,
-    repository: RepositoryFragment,
-    instances: BTreeMap<InstanceName, InstanceFragment>,
 }
 
 impl Settings {
@@ -165,10 +146,34 @@ impl Settings {
     }
 
     fn of(whole: Table) -> Result<Self, Report> {
-        let fragment = Fragment::deserialize(whole).map_err(|error| {
+        Self::deserialize(whole).map_err(|error| {
             Report::of(Class::Usage, format!("the settings files don't fit together: {error}")).hint(DOCUMENTED)
-        })?;
-        Ok(Self::from(fragment))
+        })
+    }
+
+    /// The paths in them that are meant on the host, by the key that names each.
+    fn paths(&self) -> impl Iterator<Item = (String, &Path)> {
+        let wheels = self.extras_wheels.as_deref().map(|path| ("extras_wheels".to_owned(), path));
+        let configurations = self.instances.iter().filter_map(|(name, instance)| {
+            Some((format!("config of [instances.{name}]"), instance.config.as_deref()?))
+        });
+        wheels.into_iter().chain(configurations)
+    }
+
+    /// How long the phases of a switch may last.
+    pub fn limits(&self) -> Limits {
+        let rebuilds = self.extras == ExtrasPolicy::Rebuild;
+        Limits {
+            stop: *self.stop_timeout,
+            start: *self.start_timeout,
+            rehearsal: *self.rehearsal_timeout,
+            rebuild: if rebuilds { *self.extras_timeout } else { Duration::ZERO },
+            drain: *self.drain_timeout,
+            retire: *self.retire_timeout,
+            probation: *self.probation,
+            pause_minimum: Duration::from_secs(30),
+            pause_maximum: Duration::from_secs(15 * 60),
+        }
     }
 
     /// The variables of the caller's environment that an instance's programs get.
@@ -211,7 +216,7 @@ impl Settings {
 
     /// How late the metadata of a bundle carried by hand may be.
     pub fn expiry_by_hand(&self) -> Expiry {
-        let grace = SignedDuration::try_from(self.by_hand_grace).unwrap_or(BY_HAND_GRACE);
+        let grace = SignedDuration::try_from(*self.by_hand_grace).unwrap_or(BY_HAND_GRACE);
         Expiry::ByHand { grace }
     }
 
@@ -236,18 +241,19 @@ impl Settings {
     }
 }
 
-fn parse(path: &Path, text: &str) -> Result<Fragment, Report> {
+/// The settings of one file alone.
+fn parse(path: &Path, text: &str) -> Result<Settings, Report> {
     let refused = |why: String| {
         let report = Report::of(Class::Usage, format!("cannot use the settings in {}", path.display())).because(why);
         report.hint(format!("correct or remove the line; {DOCUMENTED}"))
     };
-    let fragment: Fragment = toml::from_str(text).map_err(|error| refused(written::problem(text, &error)))?;
-    for (key, path) in fragment.paths() {
+    let settings: Settings = toml::from_str(text).map_err(|error| refused(written::problem(text, &error)))?;
+    for (key, path) in settings.paths() {
         if path.is_relative() {
             return Err(refused(format!("{key}: {} is not absolute: begin it with /", path.display())));
         }
     }
-    Ok(fragment)
+    Ok(settings)
 }
 
 /// Puts a valid file over the earlier files.
@@ -255,45 +261,6 @@ fn add(whole: &mut Table, path: &Path, text: &str) -> Result<(), Report> {
     parse(path, text)?;
     merge(whole, text.parse().expect("it was parsed just now"));
     Ok(())
-}
-
-impl From<Fragment> for Settings {
-    fn from(fragment: Fragment) -> Self {
-        let or_seconds = |text: Option<Text>, seconds| text.map_or(Duration::from_secs(seconds), |text| text.0);
-        let day = 24 * 60 * 60;
-        let extras = fragment.extras.unwrap_or_default();
-        let rebuilds = extras == ExtrasPolicy::Rebuild;
-        Self {
-            limits: Limits {
-                stop: or_seconds(fragment.stop_timeout, 30),
-                start: or_seconds(fragment.start_timeout, 120),
-                rehearsal: or_seconds(fragment.rehearsal_timeout, REHEARSAL_MAX.as_secs()),
-                rebuild: if rebuilds { or_seconds(fragment.extras_timeout, 10 * 60) } else { Duration::ZERO },
-                drain: or_seconds(fragment.drain_timeout, 30 * 60),
-                retire: or_seconds(fragment.retire_timeout, 30 * 60),
-                probation: or_seconds(fragment.probation, 60),
-                pause_minimum: Duration::from_secs(30),
-                pause_maximum: Duration::from_secs(15 * 60),
-            },
-            switch_deadline: or_seconds(fragment.switch_deadline, 30 * 60),
-            restart_pause_minimum: or_seconds(fragment.restart_pause, 1),
-            restart_pause_maximum: or_seconds(fragment.restart_pause_limit, 60),
-            fall_back_within: or_seconds(fragment.fall_back_within, 10 * 60),
-            host_check_every: or_seconds(fragment.host_check_every, 10 * 60),
-            job_splay: or_seconds(fragment.job_splay, 60),
-            rehearsal: fragment.rehearsal.unwrap_or_default(),
-            extras,
-            extras_wheels: fragment.extras_wheels,
-            scrub_every: or_seconds(fragment.scrub_every, 7 * day),
-            scrub_rate: fragment.scrub_rate.map_or(20 << 20, |rate| rate.0),
-            keep_extra: fragment.keep_extra.unwrap_or(1),
-            by_hand_grace: or_seconds(fragment.by_hand_grace, 90 * day),
-            windows: fragment.windows.unwrap_or_default(),
-            timezone: fragment.timezone,
-            repository: fragment.repository,
-            instances: fragment.instances,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -324,7 +291,7 @@ mod tests {
         let first = "probation = \"5s\"\nkeep_extra = 3\n[instances.a]\npackage = \"p\"\n";
         let second = "probation = \"2m\"\n[instances.a]\nconfig = \"/etc/x\"\n";
         let settings = read(&[first, second]);
-        assert_eq!(settings.limits.probation, Duration::from_secs(120));
+        assert_eq!(settings.limits().probation, Duration::from_secs(120));
         assert_eq!(settings.keep_extra, 3);
         let found = settings.instance(&Layout::new(Path::new("/r")), &"a".parse().unwrap()).unwrap();
         assert_eq!(found, ("p".parse().unwrap(), Some(PathBuf::from("/r/etc/x"))));
@@ -332,7 +299,7 @@ mod tests {
 
     #[test]
     fn extras_take_time_only_where_they_are_rebuilt() {
-        let limit = |text| Settings::from(parse(Path::new("a"), text).unwrap()).limits.rebuild.as_secs();
+        let limit = |text| parse(Path::new("a"), text).unwrap().limits().rebuild.as_secs();
         assert_eq!(limit("extras = \"rebuild\"\nextras_wheels = \"/srv/wheels\"\n"), 600);
         assert_eq!(limit("extras = \"rebuild\"\nextras_timeout = \"90s\"\n"), 90);
         assert_eq!(limit("extras = \"report\"\nextras_timeout = \"90s\"\n"), 0);

@@ -94,7 +94,7 @@ impl<'a> Return<'a> {
             Some(release) => Some(self.instance.agent(&self.instance.store().head(&release)?, Answers::Kept)?),
             None => self.instance.named_configuration()?.map(|directory| AgentSettings::new(&directory)),
         };
-        let patience = patience.unwrap_or(settings.switch_deadline);
+        let patience = patience.unwrap_or(*settings.switch_deadline);
         let since = match self.end_ours(patience, &settings, agent.as_ref(), say)? {
             Ended::Since(since) => since,
             Ended::Not(work) => return Ok(Unadopted::Busy(work)),
@@ -143,7 +143,7 @@ impl<'a> Return<'a> {
             None => {
                 let lock = files.try_drive()?.ok_or_else(no_answer)?;
                 let now = Moment::now();
-                Driver::new(files.clone(), lock, settings.limits, now)?.release(now)?;
+                Driver::new(files.clone(), lock, settings.limits(), now)?.release(now)?;
             }
         }
         let give_up_at = clock::since_boot() + patience + ANSWER_ROOM;

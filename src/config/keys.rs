@@ -1,5 +1,8 @@
-//! The documentation of every setting: `sidle.toml(5)` and `docs/settings.md` are made of this table. A test holds it against the structures that
-//! are parsed, and each default against what an empty file comes to.
+//! The documentation of every setting: `sidle.toml(5)` and `docs/settings.md` are made of this table, and the defaults are read from it. A test holds it
+//! against the structures that are parsed.
+
+use serde::de::DeserializeOwned;
+use toml::de::ValueDeserializer;
 
 /// The keys of one table of the settings file.
 #[derive(Debug)]
@@ -311,16 +314,25 @@ pub const SECTIONS: [Section; 4] = [
     },
 ];
 
+/// The default of a key at the top of a file.
+pub(super) fn default<T: DeserializeOwned>(name: &str) -> T {
+    let top = SECTIONS.iter().filter(|section| section.table.is_empty());
+    let key = top.flat_map(|section| section.keys).find(|key| key.name == name);
+    let written = key.and_then(|key| key.default.strip_prefix('`')?.split('`').next());
+    let value = written.and_then(|written| T::deserialize(ValueDeserializer::parse(written).ok()?).ok());
+    value.expect("a test reads all defaults of this table")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Settings, parse};
+    use crate::config::parse;
     use std::path::Path;
 
     /// What the settings come to; those of a repository need a place to come from.
     fn outcome(text: &str, table: &str) -> String {
         let place = if table == "[repository]" { "\nurl = \"https://a.example\"\n" } else { "" };
-        let settings = Settings::from(parse(Path::new("sidle.toml"), &format!("{table}{place}\n{text}\n")).unwrap());
+        let settings = parse(Path::new("sidle.toml"), &format!("{table}{place}\n{text}\n")).unwrap();
         if place.is_empty() { format!("{settings:?}") } else { format!("{:?}", settings.repository().unwrap()) }
     }
 

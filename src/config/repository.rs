@@ -1,7 +1,7 @@
 //! The settings of the repository that releases are fetched from.
 //! [`super::keys`] documents each of them.
 
-use super::units::{Bytes, Text};
+use super::units::{Bytes, Time};
 use crate::failure::Report;
 use crate::fetch::settings::{Access, Authorities, Mirror, Patience, Proxy};
 use crate::fetch::{DownloadSettings, FetchError, Location};
@@ -25,10 +25,10 @@ pub(super) struct RepositoryFragment {
     netrc: Option<PathBuf>,
     proxy: Option<String>,
     rate_limit: Option<Bytes>,
-    splay: Option<Text>,
-    connect_timeout: Option<Text>,
-    stall_timeout: Option<Text>,
-    total_timeout: Option<Text>,
+    splay: Option<Time>,
+    connect_timeout: Option<Time>,
+    stall_timeout: Option<Time>,
+    total_timeout: Option<Time>,
     attempts: Option<u32>,
 }
 
@@ -142,7 +142,7 @@ impl RepositoryFragment {
             }
         }
         let default = Patience::default();
-        let or = |text: Option<Text>, default| text.map_or(default, |text| text.0);
+        let or = |text: Option<Time>, default| text.map_or(default, |text| text.0);
         Ok(DownloadSettings {
             mirrors,
             proxy: self.proxy.as_deref().map_or(Ok(Proxy::Environment), proxy)?,

@@ -1,14 +1,22 @@
 //! Times and rates as the settings have them.
 
 use serde::Deserialize;
+use std::ops::Deref;
 use std::time::Duration;
 
 /// A duration as written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub(super) struct Text(pub(super) Duration);
+pub struct Time(pub(super) Duration);
 
-impl TryFrom<String> for Text {
+impl Deref for Time {
+    type Target = Duration;
+    fn deref(&self) -> &Duration {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Time {
     type Error = String;
     fn try_from(text: String) -> Result<Self, String> {
         duration(&text).map(Self)
@@ -36,7 +44,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 /// A number of bytes as written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub(super) struct Bytes(pub(super) u64);
+pub struct Bytes(pub u64);
 
 impl TryFrom<String> for Bytes {
     type Error = String;

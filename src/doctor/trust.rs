@@ -40,7 +40,7 @@ fn metadata(group: &mut Group, trusted: &Trusted, settings: Option<&Settings>, n
         }
     };
     let fetches = settings.is_some_and(Settings::names_a_repository);
-    let grace = settings.and_then(|settings| SignedDuration::try_from(settings.by_hand_grace).ok());
+    let grace = settings.and_then(|settings| SignedDuration::try_from(*settings.by_hand_grace).ok());
     let grace = grace.unwrap_or(crate::trust::BY_HAND_GRACE);
     let mut good = Vec::new();
     for (role, header) in headers {

@@ -20,7 +20,7 @@ impl Supervisor {
         let Some(Kept { allowed, serving }) = keeper::kept(&journal) else { return HEALTH_INTERVAL };
         // Other processes are left over from an abandoned switch.
         match self.processes.end_all_but(&allowed) {
-            Ok(gone) if self.keeper.others(gone, self.settings.host.limits.stop, now.since_boot) => {
+            Ok(gone) if self.keeper.others(gone, self.settings.host.limits().stop, now.since_boot) => {
                 return END_INTERVAL;
             }
             Ok(_) => {}
@@ -98,7 +98,7 @@ impl Supervisor {
         let history = self.driver.files().history().unwrap_or_default();
         let journal = self.driver.journal().clone();
         let off_this_host = self.way_off_this_host();
-        let fall_back_within = self.settings.host.fall_back_within;
+        let fall_back_within = *self.settings.host.fall_back_within;
         let past = Past { journal: &journal, history: &history, fall_back_within, off_this_host };
         let intent = self.keeper.leave_looping(loops, &past, now.wall);
         self.carry_out(intent, now);

@@ -23,9 +23,9 @@ impl Supervisor {
             Policy::Off => "off",
         };
         info!(
-            instance = %settings.instance, version = env!("CARGO_PKG_VERSION"), probation = seconds(settings.host.limits.probation),
-            start_timeout = seconds(settings.host.limits.start), stop_timeout = seconds(settings.host.limits.stop),
-            switch_deadline = seconds(settings.host.switch_deadline), rehearsal, scrub_every = seconds(settings.host.scrub_every),
+            instance = %settings.instance, version = env!("CARGO_PKG_VERSION"), probation = seconds(settings.host.limits().probation),
+            start_timeout = seconds(settings.host.limits().start), stop_timeout = seconds(settings.host.limits().stop),
+            switch_deadline = seconds(*settings.host.switch_deadline), rehearsal, scrub_every = seconds(*settings.host.scrub_every),
             "the supervisor starts with these settings"
         );
     }

@@ -47,7 +47,7 @@ impl Supervisor {
 
     /// Ends the agent, since the service is stopped, once its time to end by itself is over.
     pub(super) fn end(&mut self, since: Duration, now: Moment) -> Result<Duration, Report> {
-        let patient = now.since_boot.saturating_sub(since) < self.settings.host.limits.stop;
+        let patient = now.since_boot.saturating_sub(since) < self.settings.host.limits().stop;
         // An agent under adoption still belongs to the host, and runs on alone.
         let own = self.processes.records().any(|record| record.foreign.is_none());
         self.over = !own || (!patient && self.processes.end_all_but(&[ProcessKind::Foreign])?);

@@ -170,12 +170,12 @@ impl Supervisor {
             extras: host.extras,
             wheels: host.extras_wheels.as_ref().map(|path| layout.on_host(path)),
         };
-        let mut driver = Driver::new(files, lock, host.limits, now)?.with_rehearsals(rehearsals);
+        let mut driver = Driver::new(files, lock, host.limits(), now)?.with_rehearsals(rehearsals);
         let own = Identity::own()?;
         let last = SupervisorStatus::last(&directory);
         let same = last.as_ref().is_some_and(|last| last.supervisor == own);
         driver.resume(&processes, if same { Before::OwnWork } else { Before::Absence }, now)?;
-        let keeper = Keeper::new(Restart::new(host.restart_pause_minimum, host.restart_pause_maximum));
+        let keeper = Keeper::new(Restart::new(*host.restart_pause, *host.restart_pause_limit));
         let ended = last.and_then(|last| last.ended);
         let restarting = manager::is_marked(&directory)?;
         let configuration_check = ConfigurationCheck::read(&directory)?;
@@ -264,7 +264,7 @@ impl Supervisor {
         let until_check = self.check(now).min(self.give_back(now)).min(self.watch_host(now)).min(self.watch_trees(now));
         let until_check = until_check.min(self.until_answer());
         self.report(now)?;
-        let limit = |phase| self.settings.host.limits.of(phase, 0).unwrap_or(Duration::MAX);
+        let limit = |phase| self.settings.host.limits().of(phase, 0).unwrap_or(Duration::MAX);
         let until_step =
             self.driver.journal().live.as_ref().map(|live| pace::of_step(live, now).min(limit(live.phase)));
         Ok(until_step.into_iter().chain([until_restart, until_check, until_finished]).min().unwrap_or(HEALTH_INTERVAL))

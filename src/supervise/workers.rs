@@ -62,7 +62,7 @@ impl Supervisor {
         let journal = self.driver.journal();
         let scrub = journal.proven.as_ref().filter(|_| journal.live.is_none());
         let intents =
-            self.tree.poll(&running, scrub.map(|release| (release, self.settings.host.scrub_every)), now.since_boot);
+            self.tree.poll(&running, scrub.map(|release| (release, *self.settings.host.scrub_every)), now.since_boot);
         self.carry_out(intents, now);
         self.tree.rest(now.since_boot)
     }
@@ -151,7 +151,7 @@ impl Supervisor {
 
     /// True if the last scrub of a release, also by a timer of the host, was too long ago.
     fn is_scrub_due(&mut self, release: &Release) -> Result<bool, Report> {
-        let every = self.settings.host.scrub_every;
+        let every = *self.settings.host.scrub_every;
         let spread = if let Some(spread) = self.workers.spread {
             spread
         } else {

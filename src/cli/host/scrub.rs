@@ -30,7 +30,7 @@ pub struct ScrubArguments {
 
 /// `sidle scrub`: exit 6 where something stays broken.
 pub fn scrub(context: &Context, arguments: &ScrubArguments) -> Result<Ended, Report> {
-    let rate = Settings::read(&context.layout)?.scrub_rate;
+    let rate = Settings::read(&context.layout)?.scrub_rate.0;
     process::give_way();
     let (mut facts, mut values, mut damaged) = (Facts::new(), Vec::new(), false);
     for package in packages(context, arguments.package.as_ref())? {

@@ -60,7 +60,7 @@ pub fn cancel(context: &Context, arguments: &CancelArguments) -> Result<Ended, R
         Reached::Nobody(lock) => {
             let now = Moment::now();
             let settings = crate::config::Settings::read(&context.layout)?;
-            let over = Driver::new(files, lock, settings.limits, now)?.cancel_unsupervised(now)?;
+            let over = Driver::new(files, lock, settings.limits(), now)?.cancel_unsupervised(now)?;
             let rest = format!("; its changes are undone when `sidle supervise {instance}` starts");
             let text = format!("switch {} cancelled{}", live.id, if over { "" } else { &rest });
             context.output.result(text, json!({"switch": live.id}));

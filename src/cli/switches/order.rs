@@ -121,7 +121,7 @@ impl<'a> Order<'a> {
                 origin,
             },
             mode: terms.mode.map(Mode::from),
-            deadline_seconds: terms.deadline.unwrap_or(settings.switch_deadline).as_secs(),
+            deadline_seconds: terms.deadline.unwrap_or(*settings.switch_deadline).as_secs(),
             force: terms.force,
             when,
         })
@@ -193,7 +193,7 @@ impl<'a> Order<'a> {
         let (now, instance) = (Moment::now(), self.files.instance());
         let alone = on_record(self.files.layout(), instance)?;
         refuse_overlap_alone(instance, &alone, command.mode)?;
-        let mut driver = Driver::new(self.files.clone(), lock, self.settings.limits, now)?;
+        let mut driver = Driver::new(self.files.clone(), lock, self.settings.limits(), now)?;
         // Without a running process there is nothing to overlap with; without a supervisor nothing can check a running process.
         let (bad, mode) = (command.bad_releases(), command.mode.unwrap_or(Mode::Idle));
         let switch = driver.request(command.planned(mode, Vec::new(), now.wall)?, bad, now)?;

@@ -73,7 +73,7 @@ pub(in crate::cli) fn rehearse(
     let scene = scene(&store, former, &manifest, directory, settings.passed(files.instance()))?;
     let room = Room::take(&context.layout.run(files.instance()))?;
     signals::hold()?;
-    let longest = settings.limits.rehearsal;
+    let longest = settings.limits().rehearsal;
     let begun = Rehearsing::start(rehearser, scene, Question::Worse, room.path(), longest, clock::since_boot());
     let came = begun.map(finish);
     drop((room, leases));

@@ -36,7 +36,7 @@ impl Timing {
         by_job: bool,
         now: Timestamp,
     ) -> Result<When, Report> {
-        let default = if by_job && purpose != Purpose::Rollback { settings.job_splay } else { Duration::ZERO };
+        let default = if by_job && purpose != Purpose::Rollback { *settings.job_splay } else { Duration::ZERO };
         let splay_seconds = self.splay.unwrap_or(default).as_secs();
         let when = When { opens: None, closes: None, splay_seconds };
         if self.outside_window {

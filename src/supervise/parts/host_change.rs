@@ -133,7 +133,7 @@ impl Supervisor {
         let facts = HostFacts {
             is_switching: self.driver.journal().live.is_some(),
             is_settled: healthy || self.keeper.restart.is_loop(),
-            start_limit: self.settings.host.limits.start,
+            start_limit: self.settings.host.limits().start,
         };
         let intent = self.host_change.poll(facts, now.since_boot);
         self.carry_out(intent, now);
@@ -148,7 +148,7 @@ impl Supervisor {
     ) {
         if let Err(report) = act(self, now) {
             warn!(instance = %self.settings.instance, why = %report, "cannot check whether the host has changed");
-            self.host_change.failed(report.to_string(), self.settings.host.host_check_every, now.since_boot);
+            self.host_change.failed(report.to_string(), *self.settings.host.host_check_every, now.since_boot);
         }
     }
 
@@ -162,7 +162,7 @@ impl Supervisor {
                 begun.map(|rehearsing| UnderWay { shift, rehearsing })
             }
         };
-        self.host_change.checked(begun.is_some(), self.settings.host.host_check_every, now.since_boot);
+        self.host_change.checked(begun.is_some(), *self.settings.host.host_check_every, now.since_boot);
         self.host_rehearsal.under_way = begun;
         Ok(())
     }

@@ -13,10 +13,6 @@ use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
-/// The default time limit of each program: several times what a slow host needs. A custom module that waits for something that never comes must
-/// not delay the switch for ever.
-pub const REHEARSAL_MAX: Duration = Duration::from_secs(120);
-
 /// The directory of a rehearsal in the instance's run directory.
 pub(in crate::switch) const DIRECTORY_NAME: &str = "rehearsal";
 /// Longest output kept. A report of all functions has a quarter of a megabyte; a custom module may print without end.
@@ -60,8 +56,9 @@ impl Role {
 }
 
 impl Rehearsing {
-    /// Begins: the trial first, then the former release, each for at most `longest` ([`REHEARSAL_MAX`]). `run`: the instance's run directory
-    /// ([`crate::layout::Layout::run`]), which must exist. The caller must hold leases on the trees until the end. `now`: time since boot.
+    /// Begins: the trial first, then the former release, each for at most `longest`: a custom module may wait for something that never comes. `run`:
+    /// the instance's run directory ([`crate::layout::Layout::run`]), which must exist. The caller must hold leases on the trees until the end.
+    /// `now`: time since boot.
     pub fn start(
         rehearser: &'static dyn Rehearser,
         scene: Scene,
@@ -207,6 +204,8 @@ mod tests {
     use crate::rehearsal::Part;
     use std::fs;
     use std::path::PathBuf;
+
+    const REHEARSAL_MAX: Duration = Duration::from_secs(120);
 
     /// Runs a shell script for each role; its output is the finding.
     struct Shell;

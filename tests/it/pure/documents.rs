@@ -80,7 +80,7 @@ fn the_table_of_settings_has_what_is_parsed_and_nothing_else() {
         let sections = SECTIONS.iter().filter(|section| section.table == table);
         sections.flat_map(|section| section.keys).map(|key| key.name.to_owned()).collect::<BTreeSet<_>>()
     };
-    let mut top = fields(&config, "Fragment");
+    let mut top = fields(&config, "Settings");
     assert!(top.remove("repository") && top.remove("instances"), "{top:?}");
     assert_eq!(documented(""), top);
     assert_eq!(documented("[instances.NAME]"), fields(&config, "InstanceFragment"));

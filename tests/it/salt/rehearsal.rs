@@ -11,7 +11,7 @@ use sidle::os::environment::Passed;
 use sidle::rehearsal::{Part, Rehearsal, Scene};
 use sidle::salt::rehearsal::SaltRehearser;
 use sidle::salt::rehearsal::report::{How, RehearsalReport};
-use sidle::switch::rehearsal::performance::{Question, REHEARSAL_MAX, Rehearsing};
+use sidle::switch::rehearsal::performance::{Question, Rehearsing};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
@@ -20,10 +20,13 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 use tempfile::TempDir;
 
 const OLD: &str = "3006.30";
 const NEW: &str = "3008.5";
+/// The default of `rehearsal_timeout`.
+const REHEARSAL_MAX: Duration = Duration::from_secs(120);
 
 fn script() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("bundles/salt-minion/guard/sidle_rehearsal.py")
@@ -102,7 +105,7 @@ impl Host {
             if let Some(answer) = rehearsing.poll(clock::since_boot()) {
                 break answer.unwrap();
             }
-            clock::sleep(std::time::Duration::from_millis(20));
+            clock::sleep(Duration::from_millis(20));
         };
         println!(
             "{former:?} to {trial}, {:.1} s:\n{}",

@@ -1,13 +1,13 @@
 //! A release of real Salt that is rehearsed again, on a host that has changed under it.
 
-use super::{Host, OLD, one, script};
+use super::{Host, OLD, REHEARSAL_MAX, one, script};
 use crate::support::salt::tree;
 use crate::support::trees::put;
 use sidle::os::clock;
 use sidle::os::environment::Passed;
 use sidle::rehearsal::{Former, Part, Rehearsal, Scene};
 use sidle::salt::rehearsal::SaltRehearser;
-use sidle::switch::rehearsal::performance::{Question, REHEARSAL_MAX, Rehearsing};
+use sidle::switch::rehearsal::performance::{Question, Rehearsing};
 use std::ffi::OsString;
 
 fn rehearsed_again(host: &Host, environment: Vec<(OsString, OsString)>) -> Rehearsal {

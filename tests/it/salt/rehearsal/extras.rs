@@ -1,6 +1,6 @@
 //! Packages that `salt-pip` has installed for one Python come along to the next one, out of a directory of wheels; no network is there.
 
-use super::{Host, OLD, one, script};
+use super::{Host, OLD, REHEARSAL_MAX, one, script};
 use crate::support::salt::tree;
 use crate::support::trees::contents;
 use sidle::os::account::Rights;
@@ -8,7 +8,6 @@ use sidle::os::clock;
 use sidle::os::environment::Passed;
 use sidle::rehearsal::{ExtrasPolicy, Former, Part, Rehearsal, Scene};
 use sidle::salt::rehearsal::SaltRehearser;
-use sidle::switch::rehearsal::performance::REHEARSAL_MAX;
 use sidle::switch::rehearsal::preparing::{Extras, Preparing};
 use sidle::switch::rehearsal::rebuild::Workshop;
 use std::fs;
