@@ -4,6 +4,7 @@ pub mod adoption;
 pub mod caller;
 pub mod examination;
 pub mod gate;
+pub mod traces;
 
 use crate::digest::Digest;
 use crate::failure::Class;
@@ -328,6 +329,8 @@ pub struct Parts {
     pub examiner: Option<&'static dyn examination::Examiner>,
     /// Finds the agent's job that a process belongs to, by what is kept in the directory of all instances' states.
     pub caller: Option<fn(u32, &Path) -> Option<caller::Caller>>,
+    /// Reads what the agent's own files tell of a job; None: the files are not known.
+    pub traces: Option<fn(traces::Inquiry<'_>) -> Option<traces::JobTraces>>,
     /// Commands that its releases must have.
     pub commands: &'static [&'static str],
 }
@@ -335,8 +338,8 @@ pub struct Parts {
 impl Parts {
     /// A kind of agent with an observer and nothing else.
     pub const fn new(kind: &'static str, observer: Observer) -> Self {
-        let (rehearser, adopter, examiner, caller) = (None, None, None, None);
-        Self { kind, observer, rehearser, adopter, examiner, caller, commands: &[] }
+        let (rehearser, adopter, examiner, caller, traces) = (None, None, None, None, None);
+        Self { kind, observer, rehearser, adopter, examiner, caller, traces, commands: &[] }
     }
 }
 

@@ -16,6 +16,7 @@ pub mod queues;
 pub mod rehearsal;
 pub mod roster;
 pub mod title;
+pub mod traces;
 pub mod yaml;
 
 use crate::agent::{Activity, Agent, AgentError, AgentSettings, Health, IdentityPaths, Peer, Subject};
