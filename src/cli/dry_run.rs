@@ -42,6 +42,7 @@ mod tests {
         ("supervise", "a service"),
         ("test-flip", "for tests"),
         ("trust show", "reads"),
+        ("try", "keeps nothing: the release is removed again"),
     ];
 
     fn without(command: &Command, above: &str, found: &mut Vec<String>) {
