@@ -39,6 +39,20 @@ pub enum Class {
 pub enum Reason {
     /// A time that was given is past.
     TimeIsPast,
+    /// The repository behind standard input (`stdio:`) is among those that failed.
+    StandardInput,
+}
+
+/// As a source of an error, for [`Report::new`]: no part of the message.
+impl std::error::Error for Reason {}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::TimeIsPast => "time-is-past",
+            Self::StandardInput => "standard-input",
+        })
+    }
 }
 
 /// A failure as it is told: what went wrong, because of what, and what to do about it.
@@ -96,8 +110,13 @@ impl Report {
         let mut message = error.to_string();
         let mut causes: Vec<String> = Vec::new();
         let mut lines = Vec::new();
+        let mut reason = None;
         let mut source = error.source();
         while let Some(cause) = source {
+            if let Some(found) = cause.downcast_ref::<Reason>() {
+                reason = Some(*found);
+                break;
+            }
             let text = cause.to_string();
             if let Some(List(list)) = cause.downcast_ref::<List>() {
                 let tail = format!(": {text}");
@@ -117,7 +136,7 @@ impl Report {
             }
             source = cause.source();
         }
-        Self { class, reason: None, message, causes, lines, hint }
+        Self { class, reason, message, causes, lines, hint }
     }
 
     /// What a person reads first: all but the list and the hint.

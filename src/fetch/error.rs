@@ -3,7 +3,7 @@
 use super::fault::Fault;
 use super::location::STANDARD_INPUT;
 use crate::bundle::unpack::SourceError;
-use crate::failure::{Class, moment};
+use crate::failure::{Class, Reason, moment};
 use crate::os::OsError;
 use jiff::Timestamp;
 use std::path::PathBuf;
@@ -39,7 +39,12 @@ pub enum FetchError {
     NotFound { name: String },
     /// Every mirror failed.
     #[error("cannot fetch {wanted}{}", listed(failures))]
-    Mirrors { wanted: String, failures: Vec<MirrorFailure> },
+    Mirrors {
+        wanted: String,
+        failures: Vec<MirrorFailure>,
+        #[source]
+        reason: Option<Reason>,
+    },
     /// The mark file of a mirrored copy has another form.
     #[error("cannot use {}: {reason}", path.display())]
     Mark { path: PathBuf, reason: String },
@@ -88,6 +93,12 @@ impl MirrorFailure {
 }
 
 impl FetchError {
+    /// Every mirror failed.
+    pub(super) fn of_mirrors(wanted: &str, failures: Vec<MirrorFailure>) -> Self {
+        let is_stdio = failures.iter().any(|failure| failure.mirror == STANDARD_INPUT);
+        Self::Mirrors { wanted: wanted.to_owned(), failures, reason: is_stdio.then_some(Reason::StandardInput) }
+    }
+
     /// What kind of failure this is.
     pub fn class(&self) -> Class {
         match self {

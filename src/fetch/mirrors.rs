@@ -216,7 +216,7 @@ impl<'a> Mirrors<'a> {
             let here = quest.failures.iter().find(|(at, ..)| *at == index).map(|(_, failure, _)| failure);
             here.or(mirror.out.as_ref()).cloned()
         });
-        FetchError::Mirrors { wanted: quest.wanted.clone(), failures: each.collect() }
+        FetchError::of_mirrors(&quest.wanted, each.collect())
     }
 
     /// Forgets a mirror's failures: it made progress.

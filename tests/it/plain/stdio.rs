@@ -80,6 +80,7 @@ fn after_a_cut_the_next_run_asks_for_the_rest() {
     assert_eq!(ran.code, Some(1), "{ran:?}");
     let message = ran.json()["error"]["message"].as_str().unwrap().to_owned();
     assert!(message.contains("standard input: standard input ended"), "{message}");
+    assert_eq!(ran.json()["error"]["reason"], "standard-input", "a program knows its own pipe by this word");
     let (asked, ran) = answering(&host, &["install", DEMO], |request, pipe| honestly(&repository, request, pipe));
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let again: u64 = parts(&asked).iter().map(|request| bytes(request)).sum();
