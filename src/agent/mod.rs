@@ -4,6 +4,7 @@ pub mod adoption;
 pub mod caller;
 pub mod examination;
 pub mod gate;
+pub mod traces;
 pub mod trial;
 
 use crate::digest::Digest;
@@ -329,6 +330,8 @@ pub struct Parts {
     pub examiner: Option<&'static dyn examination::Examiner>,
     /// Finds the agent's job that a process belongs to, by what is kept in the directory of all instances' states.
     pub caller: Option<fn(u32, &Path) -> Option<caller::Caller>>,
+    /// Reads what the agent's own files tell of a job; None: the files are not known.
+    pub traces: Option<fn(traces::Inquiry<'_>) -> Option<traces::JobTraces>>,
     /// Shows that a release's programs work on a host.
     pub trialist: Option<trial::Trialist>,
     /// Commands that its releases must have.
@@ -338,8 +341,8 @@ pub struct Parts {
 impl Parts {
     /// A kind of agent with an observer and nothing else.
     pub const fn new(kind: &'static str, observer: Observer) -> Self {
-        let (rehearser, adopter, examiner, caller, trialist) = (None, None, None, None, None);
-        Self { kind, observer, rehearser, adopter, examiner, caller, trialist, commands: &[] }
+        let (rehearser, adopter, examiner, caller, traces, trialist) = (None, None, None, None, None, None);
+        Self { kind, observer, rehearser, adopter, examiner, caller, traces, trialist, commands: &[] }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The register of agents: the one file that names their implementations. Each entry names the parts that a kind of agent has.
 
 use crate::agent::caller::Caller;
+use crate::agent::traces::{Inquiry, JobTraces};
 use crate::agent::{AgentError, AgentKind, Parts};
 use crate::command::{self, CommandAgent};
 use crate::demo::{self, DemoAgent};
@@ -15,6 +16,7 @@ pub static ALL: [Parts; 4] = [
         adopter: Some(&salt::adoption::SaltAdopter),
         examiner: Some(&salt::doctor::SALT),
         caller: Some(salt::caller::caller),
+        traces: Some(salt::traces::traces),
         trialist: Some(salt::trial::trial),
         ..Parts::new("salt", |settings| Ok(Box::new(SaltMinion::new(settings))))
     },
@@ -48,6 +50,11 @@ pub fn parts(kind: &AgentKind) -> Result<&'static Parts, AgentError> {
 pub fn caller(layout: &Layout) -> Option<Caller> {
     let instances = layout.instances();
     ALL.iter().filter_map(|parts| parts.caller).find_map(|caller| caller(process::own_number(), &instances))
+}
+
+/// What the agent's own files tell of a job; None: no kind of agent knows its files by these options.
+pub fn traces(inquiry: Inquiry<'_>) -> Option<JobTraces> {
+    ALL.iter().filter_map(|parts| parts.traces).find_map(|traces| traces(inquiry))
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ mod tests {
         ("doctor", "reads"),
         ("history", "reads"),
         ("inspect", "reads"),
+        ("job", "reads"),
         ("key show", "reads"),
         ("list", "reads"),
         ("manual", "for the build: writes pages into a named directory"),

@@ -22,7 +22,7 @@ mod terminal;
 pub mod trust;
 pub mod wanted;
 
-pub use checks::{doctor, exposition, host_change, metrics, status, trees};
+pub use checks::{doctor, exposition, host_change, job, metrics, status, trees};
 
 pub use terminal::{exit, facts, input, log, output, plain, tone};
 
@@ -97,6 +97,8 @@ enum Verb {
     Status(status::StatusArguments),
     /// Show past switches of an instance
     History(status::HistoryArguments),
+    /// Show what this host knows of a job: claimed, running, queued, returned; and the switches since then
+    Job(job::JobArguments),
     /// Print the state of this host for Prometheus, or write a file for its textfile collector
     Metrics(metrics::MetricsArguments),
     /// Check this host for problems, and say how to fix each of them
@@ -316,6 +318,7 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
         Verb::List(arguments) => host::list(context, &arguments),
         Verb::Status(arguments) => status::status(context, &arguments),
         Verb::History(arguments) => status::history(context, &arguments),
+        Verb::Job(arguments) => job::job(context, &arguments),
         Verb::Metrics(arguments) => metrics::metrics(context, &arguments),
         Verb::Doctor(arguments) => doctor::doctor(context, &arguments),
         Verb::Switch(arguments) => switching::switch(context, &arguments),

@@ -61,8 +61,9 @@ pub fn read(directory: &Dir) -> Result<Vec<Entry>, AgentError> {
 
 /// The entry of the job `jid` below `directory`; None where it can't be read.
 pub fn of(directory: &Path, jid: &str) -> Option<Entry> {
-    let bytes = Dir::open_if_exists(directory).ok()??.read_if_exists(jid, ENTRY_BYTES_MAX).ok()??;
-    parse(jid, &bytes, 0).ok()
+    let directory = Dir::open_if_exists(directory).ok()??;
+    let written = directory.stat(jid).ok()??.mtime.0;
+    parse(jid, &directory.read_if_exists(jid, ENTRY_BYTES_MAX).ok()??, written).ok()
 }
 
 /// Reads the entry of the job `jid`, written at this second; else the reason why it is none.

@@ -16,6 +16,7 @@ pub mod queues;
 pub mod rehearsal;
 pub mod roster;
 pub mod title;
+pub mod traces;
 pub mod trial;
 pub mod yaml;
 

@@ -7,7 +7,7 @@ use super::options::{Masters, MinionConfig};
 use crate::agent::Job;
 use crate::os::dir::{Dir, FileKind};
 use crate::os::{OsError, clock};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// More than this are not named one by one.
 const NAMED_MAX: usize = 20;
@@ -68,6 +68,25 @@ pub fn jobs(config: &MinionConfig, layout: Option<Layout>) -> Result<Vec<Job>, O
         }
     }
     Ok(jobs)
+}
+
+/// The file of a job that waits in any queue below a cache directory, also in those of former masters.
+pub fn file_of(cache: &Path, job: &str) -> Result<Option<PathBuf>, OsError> {
+    let mut places = vec![cache.to_owned()];
+    if let Some(all) = Dir::open_if_exists(&cache.join("queues"))? {
+        places.extend(all.names()?.into_iter().map(|name| all.path().join(name)));
+    }
+    for path in places.iter().flat_map(|place| NAMES.map(|name| place.join(name))) {
+        let Some(queue) = Dir::open_if_exists(&path)? else { continue };
+        for file in queue.names()? {
+            let name = file.to_string_lossy();
+            let named = name.strip_prefix("queued_").and_then(|rest| rest.strip_suffix(".p")?.split_once('_'));
+            if named.is_some_and(|(_, jid)| jid == job) {
+                return Ok(Some(path.join(&file)));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// The queues with jobs that this minion will not run, and how many: of former masters, or set aside by the guard.
@@ -150,7 +169,6 @@ mod tests {
     use super::*;
     use crate::agent::Need;
     use crate::salt::options::Master;
-    use std::path::Path;
 
     fn config(cache: &Path, masters: &[&str]) -> MinionConfig {
         let master = |name: &&str| Master {

@@ -21,6 +21,7 @@ mod golden;
 mod hardened;
 mod host_change;
 mod install;
+mod job;
 pub mod location;
 mod logs;
 mod memory;

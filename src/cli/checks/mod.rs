@@ -3,6 +3,7 @@
 pub mod doctor;
 pub mod exposition;
 pub mod host_change;
+pub mod job;
 pub mod metrics;
 pub mod status;
 pub mod trees;

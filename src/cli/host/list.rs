@@ -70,7 +70,7 @@ pub fn list(context: &Context, arguments: &ListArguments) -> Result<Ended, Repor
 }
 
 /// The named package, or all packages with releases. A package without an installed release is an error.
-pub(super) fn packages(context: &Context, named: Option<&PackageName>) -> Result<Vec<PackageName>, Report> {
+pub(in crate::cli) fn packages(context: &Context, named: Option<&PackageName>) -> Result<Vec<PackageName>, Report> {
     let mut installed = Vec::new();
     for package in store::packages(&context.layout)? {
         if !Store::new(&context.layout, &package).releases()?.is_empty() {

@@ -87,13 +87,13 @@ const FILES: [Entry; 9] = [
     Entry {
         name: "/var/lib/sidle/instances/INSTANCE/",
         meaning: "Journal, history, hold and verdicts of an instance.",
-        verbs: &["switch", "rollback", "restart", "status", "history", "hold", "unhold", "supervise"],
+        verbs: &["switch", "rollback", "restart", "status", "history", "job", "hold", "unhold", "supervise"],
     },
     Entry { name: "/var/cache/sidle/", meaning: "Verified parts of downloads; may be deleted.", verbs: FETCHES },
     Entry {
         name: "/run/sidle/INSTANCE/",
         meaning: "The supervisor's status and control socket, and the gate.",
-        verbs: &["supervise", "status", "switch"],
+        verbs: &["supervise", "status", "job", "switch"],
     },
 ];
 

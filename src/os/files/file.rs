@@ -6,7 +6,7 @@ use crate::os::{OsError, Result};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek as _};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 
@@ -84,6 +84,22 @@ pub fn read_if_exists(path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Reads the end of a file, at most `limit` bytes: a log grows without bound. None without a file.
+pub fn read_end_if_exists(path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
+    let mut file = match open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let failed = |source| OsError::new("read", path, source);
+    let length = file.metadata().map_err(failed)?.len();
+    file.seek(io::SeekFrom::Start(length.saturating_sub(limit))).map_err(failed)?;
+    let mut bytes = Vec::new();
+    // It may grow meanwhile.
+    file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
+    Ok(Some(bytes))
 }
 
 /// Forbidden permission bits of a secret file: others may not read it, a group may not write it.

@@ -90,6 +90,8 @@ pub struct Options {
     pub pki_dir: Option<PathBuf>,
     pub sock_dir: Option<PathBuf>,
     pub pidfile: Option<PathBuf>,
+    #[serde(default)]
+    pub log_file: Option<PathBuf>,
     pub user: Option<String>,
     pub multiprocessing: bool,
     pub masters: Vec<MasterOption>,

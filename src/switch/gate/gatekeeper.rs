@@ -106,6 +106,16 @@ impl Gatekeeper {
         GuardReport::parse(&bytes).filter(|report| report.leader == leader)
     }
 
+    /// Reads all reports, also those that ended processes have left; the newest first.
+    pub fn reports(&self) -> Vec<GuardReport> {
+        let slots = Dir::open_if_exists(&self.path.join(SLOTS_NAME)).ok().flatten();
+        let names = slots.and_then(|slots| slots.names().ok()).unwrap_or_default();
+        let leaders = names.iter().filter_map(|name| name.to_str()?.strip_suffix(".json")?.parse().ok());
+        let mut reports: Vec<GuardReport> = leaders.filter_map(|leader| self.report(leader)).collect();
+        reports.sort_by(|one, other| other.updated.total_cmp(&one.updated));
+        reports
+    }
+
     /// Removes the files that an earlier process with the same pid may have left.
     pub fn forget(&self, leader: u32) -> Result<(), OsError> {
         for name in [SLOTS_NAME, HANDOVER_NAME] {

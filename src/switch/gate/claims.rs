@@ -1,0 +1,82 @@
+//! Whether a process of an instance has claimed a job: the guards' claims, for whoever asks later. [`crate::agent::gate`] has their place.
+
+use crate::agent::gate::CLAIMS_NAME;
+use crate::digest::Digest;
+use crate::os::OsError;
+use crate::os::dir::Dir;
+use jiff::Timestamp;
+use std::path::Path;
+
+/// A guard keeps a claim for an hour from the time at which it first sees the claim (`KEPT_SECONDS` of the guard's `claims.py`).
+const KEPT_SECONDS: i64 = 3600;
+/// The peer in the name of the second claim of each job: whichever peer the job came through.
+const ANY_PEER: &str = "any";
+/// So many hexadecimal digits of the digest name a claim.
+const NAME_LENGTH: usize = 32;
+
+/// The name of a job's claim: the same in each release.
+fn name(peer: &str, job: &str) -> String {
+    Digest::of(format!("{peer}\n{job}").as_bytes()).to_string()[..NAME_LENGTH].to_owned()
+}
+
+/// Whether a process has claimed the job, which was published at this time; None: not known, or no longer. `peers`: as claims name them.
+pub fn is_claimed(
+    gate: &Path,
+    (job, published): (&str, Option<Timestamp>),
+    peers: &[String],
+    now: Timestamp,
+) -> Result<Option<bool>, OsError> {
+    let Some(claims) = Dir::open_if_exists(&gate.join(CLAIMS_NAME))? else { return Ok(None) };
+    for peer in peers.iter().map(String::as_str).chain([ANY_PEER]) {
+        if claims.stat(name(peer, job))?.is_some() {
+            return Ok(Some(true));
+        }
+    }
+    // Only a claim from before shows that claims were made then, and are still there.
+    let mut since = None;
+    for claim in claims.names()? {
+        let made = claims.stat(&claim)?.map(|stat| stat.mtime.0);
+        since = since.into_iter().chain(made).min();
+    }
+    let (Some(since), Some(published)) = (since, published) else { return Ok(None) };
+    let published = published.as_second();
+    Ok((since < published && now.as_second() - published < KEPT_SECONDS).then_some(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::clock;
+    use jiff::ToSpan as _;
+
+    #[test]
+    fn a_claim_is_named_as_the_guard_names_it() {
+        // python3 -c 'import claims; print(claims.name("any", "20261124091200123456"))'
+        assert_eq!(name(ANY_PEER, "20261124091200123456"), "b8690df793260f1d2bb319c719215d2e");
+    }
+
+    #[test]
+    fn a_claim_is_found_and_its_lack_tells_something_only_while_claims_are_kept() {
+        let gate = tempfile::tempdir().unwrap();
+        let now = clock::now();
+        let ago = |seconds: i64| Some(now.checked_sub(seconds.seconds()).unwrap());
+        let peers = ["tcp://m:4506".to_owned()];
+        let asked = |job: &str, published| is_claimed(gate.path(), (job, published), &peers, now).unwrap();
+        assert_eq!(asked("1", ago(0)), None, "no gate");
+        let claims = Dir::open_or_create(&gate.path().join(CLAIMS_NAME), 0o755).unwrap();
+        assert_eq!(asked("1", ago(0)), None, "no claim");
+        for (peer, job) in [("tcp://m:4506", "1"), (ANY_PEER, "2"), ("tcp://other:4506", "3")] {
+            claims.create_file(name(peer, job), 0o600).unwrap();
+        }
+        assert_eq!((asked("1", None), asked("2", ago(9000))), (Some(true), Some(true)));
+        assert_eq!(asked("3", ago(60)), None, "published before the oldest claim");
+        let later = now.checked_add(9.seconds()).unwrap();
+        assert_eq!((asked("3", Some(later)), asked("3", None)), (Some(false), None));
+        let (later, much_later) = (Some(later), now.checked_add(3700.seconds()).unwrap());
+        assert_eq!(
+            is_claimed(gate.path(), ("3", later), &peers, much_later).unwrap(),
+            None,
+            "claims are not kept for so long"
+        );
+    }
+}
