@@ -71,7 +71,7 @@ GOOD = {
         "log_since": 1.0, "returned_at": None, "log_is_detailed": True, "claimed": True, "stale": 12, "cached": False, "queued": None,
         "switches": [{"id": 7, "purpose": "switch", "to": NEW, "mode": "now", "result": "committed", "begun": 1.0, "ended": 2.0, "down": 1_790_000_001, "up": 1_790_000_009}],
         "ended": {"at": TIME, "release": OLD, "pid": 9, "how": "was killed", "unfinished": [{"id": JID, "what": "state.apply", "pid": 10}]},
-    }, "'sidle.job' is not available."],
+    }, {**ERROR, "master": "m1", "masters": ["m1"], "cache_jobs": False}, "'sidle.job' is not available."],
     "saltutil.find_job": [{"pid": 4711, "arg": []}, {}],
     "test.version": ["3006.30"], "match.glob": [True, "Traceback: boom"],
 }  # fmt: skip
@@ -317,6 +317,15 @@ class Hostile(unittest.TestCase):
         collect.said(known, said, "match.glob")
         known.ret = collect._return(returned, 1_790_000_003.0) if returned is not None else None
         return why.answer(known)
+
+    def test_a_host_whose_program_cannot_tell_says_so(self):
+        lacks = "cannot run sidle job: this host's sidle 0.0.9 lacks this verb; sidle 0.1.0 or later is needed"
+        failure = {"class": "usage", "code": 2, "message": lacks, "hint": None}
+        told = {"sidle.job": {"master": "m1", "masters": ["m1", "m2"], "cache_jobs": False, "code": 2, "error": failure}, "match.glob": True}
+        answer = self.answered(told)
+        self.assertEqual(answer.cause, "undecided")
+        self.assertEqual([line for line in answer.missing if "own record" in line], [f"the minion's own record of the job: {lacks}"])
+        self.assertFalse([line for line in answer.missing if "record of taken jobs" in line], "one reason is enough")
 
     # --- each field -------------------------------------------------------------------------------------------------
 

@@ -261,6 +261,8 @@ def job(told):
     found["log"] = [line(each, "log") for each in listed(known.get("log") or [], "log", STORY_MAX)]
     found["switches"] = [_past(table(each, "switches")) for each in listed(known.get("switches") or [], "switches", STORY_MAX)]
     found["ended"] = optional(_ended, known.get("ended"), "ended")
+    # The host's program is missing, too old, or cannot read its files.
+    found["error"] = _error(known["error"])["message"] if known.get("error") is not None else None
     # A clock that it does not tell is no clock that is wrong.
     return {key: value for key, value in found.items() if value is not None}
 

@@ -320,7 +320,7 @@ def said(found, told, matcher):
         if isinstance(known, answers.Unreadable):
             found.own_lack = str(known)
         else:
-            found.own = known
+            found.own_lack, found.own = known.pop("error", None), known
     else:
         found.own_lack = f"it has no function sidle.job of this release ({_shown(own)}): `salt {found.minion} saltutil.sync_modules`"
     matched = told.get(matcher) if matcher else None

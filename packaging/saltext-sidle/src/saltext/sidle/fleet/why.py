@@ -126,7 +126,7 @@ def _gaps(e):
         return
     if e.own_lack:
         yield f"the minion's own record of the job: {e.own_lack}"
-    if e.own:
+    if e.own and not e.own_lack:
         if e.own.get("claimed") is None:
             yield "sidle's record of taken jobs: no sidle runs the minion, or the job is older than an hour"
         if not e.own.get("log_is_detailed"):
