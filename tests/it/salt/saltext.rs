@@ -23,12 +23,20 @@ const SALTS: [&str; 3] = ["3006.30", "3007.17", "3008.5"];
 const SYNCED: [(&str, &str); 4] =
     [("modules", "_modules"), ("states", "_states"), ("grains", "_grains"), ("beacons", "_beacons")];
 
+/// The files of a directory of the extension that a minion needs.
+fn modules(directory: &str) -> Vec<PathBuf> {
+    let all = fs::read_dir(source().join("src/saltext/sidle").join(directory)).unwrap();
+    let paths = all.map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.extension().is_some_and(|end| end == "py") && !path.ends_with("__init__.py")).collect()
+}
+
 /// Copies the extension into a file root, as a site without pip on its minions does.
 fn copy_into(files: &Path) {
     for (directory, synced) in SYNCED {
         fs::create_dir_all(files.join(synced)).unwrap();
-        fs::copy(source().join(format!("src/saltext/sidle/{directory}/sidle.py")), files.join(synced).join("sidle.py"))
-            .unwrap();
+        for module in modules(directory) {
+            fs::copy(&module, files.join(synced).join(module.file_name().unwrap())).unwrap();
+        }
     }
 }
 
@@ -123,7 +131,9 @@ fn the_extension_loads_on_each_salt_as_a_wheel_and_by_sync() {
             } else {
                 given_away.unpack(&caller.files());
                 let (synced, code) = caller.call(&["saltutil.sync_all"]);
-                assert_eq!((code, &synced["modules"]), (0, &json!(["modules.sidle"])), "{salt}: {synced}");
+                let parts =
+                    json!(["modules._sidle_files", "modules._sidle_program", "modules.sidle", "modules.sidle_store"]);
+                assert_eq!((code, &synced["modules"]), (0, &parts), "{salt}: {synced}");
             }
             let (listed, code) = caller.call(&["sidle.list"]);
             assert_eq!(code, 0, "{salt} {is_wheel}: {listed}");

@@ -53,7 +53,9 @@ impl Member {
         let changes = tempfile::Builder::new().prefix("changes").tempdir().unwrap();
         let root = Mounted::overlay_at(&host.root(), &template.root(), changes.path());
         let mut marks = Marks::new();
-        fs::copy(extension().join("src/saltext/sidle/modules/sidle.py"), marks.modules().join("sidle.py")).unwrap();
+        for name in ["sidle.py", "_sidle_program.py", "_sidle_files.py"] {
+            fs::copy(extension().join("src/saltext/sidle/modules").join(name), marks.modules().join(name)).unwrap();
+        }
         marks.watch(&host.path("run/sidle").join(SALT).join("gate"));
         let configuration = format!(
             "id: {id}\nuser: root\nroot_dir: {}\nlog_level_logfile: info\ngrains: {{os_family: {family}}}\nsidle: {{program: {SIDLE}, root: {}}}\n{}",

@@ -1,13 +1,45 @@
 """Salt's loaders find each module by the entry point, and the modules ask the real program."""
 
+import pathlib
+
 import salt.config
 import salt.loader
+from saltext.sidle.modules import _sidle_program
 
 
 def test_the_execution_module_asks_the_program(loaders):
     answer = loaders.modules["sidle.list"]()
     assert answer["code"] == 0
     assert isinstance(answer["releases"], list)
+
+
+def test_both_files_of_the_execution_module_are_one_module(loaders):
+    names = {name.partition(".")[2] for name in loaders.modules if name.startswith("sidle.")}
+    assert {"switch", "job", "verify", "pin", "list"} <= names
+    assert not {"sidle_store", "_sidle_program", "_sidle_files"} & {name.partition(".")[0] for name in loaders.modules}
+    assert loaders.modules["sidle.check_settings"]("keep_extra = 2") is None
+
+
+def test_what_the_host_knows_of_a_job_is_found_by_the_minions_own_options(loaders, minion_opts):
+    kept = pathlib.Path(minion_opts["cachedir"], "minion_jobs", "deploy-42")
+    kept.mkdir(parents=True)
+    (kept / "return.p").touch()
+    known = loaders.modules["sidle.job"]("deploy-42")
+    assert (known["code"], known["job"], known["cached"], known["claimed"]) == (0, "deploy-42", True, None)
+    assert known["masters"] == [minion_opts["master"]]
+    assert loaders.modules["sidle.job"]()["job"] is None
+
+
+def test_a_program_that_lacks_a_verb_is_too_old(loaders, minion_opts):
+    # This program is to a verb of tomorrow what an older one is to a verb of today.
+    minion = _sidle_program.Minion(minion_opts, loaders.modules, {})
+    answer = minion.run("foretell")
+    assert answer["error"]["message"] == (
+        f"cannot run sidle foretell: this host's sidle {minion.version()} lacks this verb; sidle {_sidle_program.NEEDED} or later is needed"
+    )
+    assert "sidle upgrade sidle" in answer["error"]["hint"]
+    # A value that the program refuses is no missing verb.
+    assert "lacks this verb" not in minion.run("switch", ["demo-agent"], {"splay": "soon"})["error"]["message"]
 
 
 def test_an_unknown_option_is_an_error(loaders):

@@ -15,3 +15,8 @@ class Version(unittest.TestCase):
             re.search(r'^version = "(.+)"$', file.read_text(encoding="utf-8"), re.M)[1] for file in (EXTENSION / "pyproject.toml", SIDLE)
         )
         self.assertEqual(own, sidle)
+
+    def test_a_host_is_asked_for_that_sidle(self):
+        program = EXTENSION / "src/saltext/sidle/modules/_sidle_program.py"
+        needed = re.search(r'^NEEDED = "(.+)"$', program.read_text(encoding="utf-8"), re.M)[1]
+        self.assertEqual(needed, re.search(r'^version = "(.+)"$', SIDLE.read_text(encoding="utf-8"), re.M)[1])

@@ -3,7 +3,7 @@
 use super::{copy_into, source};
 use crate::support::eventually;
 use crate::support::salt::{Master, Minion, START_SECONDS, tree};
-use crate::support::stage::text;
+use crate::support::stage::{SIDLE, text};
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ impl Fleet {
         let own = format!(
             "master: {}\nmaster_port: {}\npublish_port: {}\nsource_address: {address}\n\
              grains: {{ipv4: [{address}], ipv6: []}}\nlog_level_logfile: {level}\n\
-             rejected_retry: True\n",
+             rejected_retry: True\nsidle: {{program: {SIDLE}}}\n",
             self.master.address,
             self.master.request_port(),
             self.master.publish_port(),
