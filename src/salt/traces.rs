@@ -117,11 +117,20 @@ fn log(path: &Path, job: Option<&str>) -> LogTraces {
     let mut traces = LogTraces { since: text.lines().find_map(time), ..LogTraces::default() };
     let Some(job) = job.filter(|job| !job.is_empty()) else { return traces };
     let is_about = |line: &&str| [RECEIVED, RETURNED, NOT_RETURNED].iter().any(|words| line.contains(words));
-    let lines: Vec<&str> = text.lines().filter(|line| line.contains(job)).filter(is_about).collect();
+    let lines: Vec<&str> = text.lines().filter(|line| names(line, job)).filter(is_about).collect();
     traces.returned_at = lines.iter().find(|line| line.contains(RETURNED)).and_then(|line| time(line));
     let last = lines.iter().skip(lines.len().saturating_sub(LINES_MAX));
     traces.lines = last.map(|line| line.chars().take(LINE_CHARACTERS_MAX).collect()).collect();
     traces
+}
+
+/// Whether a line names a job: an id that somebody chose may be a part of another one.
+fn names(line: &str, job: &str) -> bool {
+    let goes_on = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    line.match_indices(job).any(|(at, _)| {
+        let (before, behind) = (line[..at].chars().next_back(), line[at + job.len()..].chars().next());
+        !before.is_some_and(|c| goes_on(c) || c == '.') && !behind.is_some_and(goes_on)
+    })
 }
 
 /// The time at the beginning of a line: `2026-11-24 09:12:00`.
@@ -211,6 +220,12 @@ mod tests {
         assert_eq!((log.since, log.returned_at, log.is_detailed), (at(1), at(4), Some(true)));
         assert_eq!(log.lines.len(), 3, "{log:?}");
         assert!(log.lines[0].contains("09:12:03") && log.lines[2].chars().count() == LINE_CHARACTERS_MAX, "{log:?}");
+        assert_eq!(
+            asked(root.path(), Some(&JOB[..19]), &json!({})).log.lines,
+            Vec::<String>::new(),
+            "a part of the id"
+        );
+        assert!(names("for job deploy-4. This", "deploy-4") && !names("for job deploy-42", "deploy-4"));
         let log = asked(root.path(), None, &json!({"log_level": "warning", "log_level_logfile": null})).log;
         assert_eq!((log.lines.len(), log.since, log.is_detailed), (0, at(1), Some(false)));
         assert_eq!(asked(root.path(), Some(JOB), &json!({"log_file": "file:///dev/log"})).log, LogTraces::default());

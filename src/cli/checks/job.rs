@@ -146,6 +146,9 @@ impl Known {
             let process = match (traces.running, traces.stale) {
                 (Some(pid), _) => format!("{pid} runs the job"),
                 (None, Some(pid)) => format!("{pid} ended before the job was done"),
+                (None, None) if traces.cached.is_none() => {
+                    "not known: where the agent keeps its jobs is not known".to_owned()
+                }
                 (None, None) => "none runs the job".to_owned(),
             };
             add("process", process);
@@ -174,11 +177,14 @@ impl Known {
         let sent = traces.log.returned_at.map(|at| format!("{}, by its log", moment(at)));
         let kept = (traces.cached == Some(true)).then(|| "the agent has kept the return".to_owned());
         let told: Vec<String> = sent.into_iter().chain(kept).collect();
-        match (told.is_empty(), traces.log.is_detailed) {
-            (false, _) => told.join("; "),
-            (true, Some(true)) => "no, by its log".to_owned(),
-            (true, _) => "not known: its log names no jobs".to_owned(),
+        if !told.is_empty() {
+            return told.join("; ");
         }
+        let reaches_back = traces.log.since < traces.published && traces.log.since.is_some();
+        if reaches_back && traces.log.is_detailed == Some(true) {
+            return "no, by its log".to_owned();
+        }
+        "not known: the agent's log of that time is not there, or does not name each job".to_owned()
     }
 
     fn switch_line(&self, entry: &Entry) -> String {

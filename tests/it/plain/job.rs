@@ -48,6 +48,19 @@ fn a_minion_that_no_release_runs_is_told_what_its_files_say_of_a_job() {
         "{known}"
     );
     assert!(known["now"].as_f64().unwrap() > 1.7e9, "{known}");
+    let options = |level: &str| {
+        json!({"cachedir": host.path("cache"), "log_file": host.path("log"), "log_level": level}).to_string()
+    };
+    let shown = |level: &str| host.sidle(&["job", "1", "--package", "salt-minion", "--options", &options(level)]).ok();
+    assert!(
+        shown("info").contains("process    none runs the job\n  returned   not known"),
+        "the log names no time of job 1"
+    );
+    let later = "20991124091200123456";
+    let no_return = host.sidle(&["job", later, "--package", "salt-minion", "--options", &options("info")]).ok();
+    assert!(no_return.contains("returned   no, by its log"), "{no_return}");
+    let unknown = host.sidle(&["job", later, "--package", "salt-minion", "--options", "{}"]).ok();
+    assert!(unknown.contains("process    not known") && unknown.contains("returned   not known"), "{unknown}");
     let refused = host.sidle(&["job", &job]);
     assert_eq!(refused.code, Some(2), "{refused:?}");
     assert!(refused.stderr.contains("cannot tell whose job it is: the installed packages are none"), "{refused:?}");

@@ -95,6 +95,13 @@ fn the_host_knows_the_jobs_of_its_minion(scene: &Scene) {
     let last = known["switches"].as_array().unwrap().last().unwrap();
     assert_eq!((&last["mode"], &last["to"]), (&json!("overlap"), &json!("3006.30-1")), "{known}");
     assert!(last["down"].is_null() && known["started"].is_number(), "{known}");
+    // A person on the host passes no options: the guard has reported them.
+    let own = scene.host.sidle(&["--json", "job", &taken]).json();
+    for name in ["claimed", "running", "stale", "queued", "cached", "log", "returned_at", "switches"] {
+        assert_eq!(own[name], known[name], "{name}: {own} {known}");
+    }
+    let started = |told: &Value| told["started"].as_f64().unwrap();
+    assert!((started(&own) - started(&known)).abs() < 2.0, "{own} {known}");
     let other = format!("{}{}", &taken[..19], if taken.ends_with('9') { 8 } else { 9 });
     assert_eq!(call(scene, &["sidle.job", &other])["claimed"], false);
 }
