@@ -23,6 +23,8 @@ const LINE_CHARACTERS_MAX: usize = 200;
 const RECEIVED: &str = "Executing command";
 const RETURNED: &str = "Returning information for job";
 const NOT_RETURNED: &str = "failed to return the job";
+/// Before a job's return in the log: that of another question about the job quotes the lines above.
+const RETURN: &str = "return_data: ";
 /// The levels at which it says so.
 const DETAILED: [&str; 6] = ["info", "profile", "debug", "trace", "garbage", "all"];
 
@@ -117,7 +119,8 @@ fn log(path: &Path, job: Option<&str>) -> LogTraces {
     let mut traces = LogTraces { since: text.lines().find_map(time), ..LogTraces::default() };
     let Some(job) = job.filter(|job| !job.is_empty()) else { return traces };
     let is_about = |line: &&str| [RECEIVED, RETURNED, NOT_RETURNED].iter().any(|words| line.contains(words));
-    let lines: Vec<&str> = text.lines().filter(|line| names(line, job)).filter(is_about).collect();
+    let lines: Vec<&str> =
+        text.lines().filter(|line| names(line, job) && !line.contains(RETURN)).filter(is_about).collect();
     traces.returned_at = lines.iter().find(|line| line.contains(RETURNED)).and_then(|line| time(line));
     let last = lines.iter().skip(lines.len().saturating_sub(LINES_MAX));
     traces.lines = last.map(|line| line.chars().take(LINE_CHARACTERS_MAX).collect()).collect();
@@ -209,7 +212,9 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let line = |second: u32, words: &str| format!("2026-11-24 09:12:{second:02},123 [salt.minion][INFO] {words}\n");
         let about = |second, words| line(second, &format!("{words} {JOB}"));
-        let others = line(1, "Returning information for job: 20261124091200123457") + &about(2, "looks at");
+        let quoted = format!("Job 7 execution finished, return_data: {{'log': ['{RETURNED}: {JOB}']}}");
+        let others =
+            line(1, "Returning information for job: 20261124091200123457") + &about(2, "looks at") + &line(2, &quoted);
         let endless = format!("2026-11-24 09:12:09 {RECEIVED} {JOB} {}\n", "ü".repeat(500));
         let text =
             format!("no time\n{others}{}{}{endless}", about(3, RECEIVED), about(4, "Returning information for job:"));
