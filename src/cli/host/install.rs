@@ -131,9 +131,9 @@ pub fn from_file_elsewhere(
     context: &Context,
     file: &Path,
     release: Option<&Release>,
-    layout: &Layout,
+    (layout, hazards): (&Layout, Hazards),
 ) -> Result<Installed, Report> {
-    place_from_file(context, file, release, (layout, Effect::Apply, Hazards::Refuse, Persist::Forget))
+    place_from_file(context, file, release, (layout, Effect::Apply, hazards, Persist::Forget))
 }
 
 fn place_from_file(

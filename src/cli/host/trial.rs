@@ -1,6 +1,6 @@
 //! `sidle try`: whether a release works on this host, before it is installed.
 
-use super::install::from_file_elsewhere;
+use super::install::{PlaceArguments, from_file_elsewhere};
 use crate::cli::facts::Facts;
 use crate::cli::{Context, Ended, agents};
 use crate::failure::{Class, Report};
@@ -34,6 +34,8 @@ pub struct TryArguments {
     /// The release to try, if the bundle has several [default: the newest that fits this host]
     #[arg(long)]
     release: Option<Release>,
+    #[command(flatten)]
+    place: PlaceArguments,
 }
 
 /// The place of a trial, which goes away with it.
@@ -98,7 +100,12 @@ impl Outcome {
 /// `sidle try`
 pub fn try_release(context: &Context, arguments: &TryArguments) -> Result<Ended, Report> {
     let place = Place::make(&context.layout)?;
-    let installed = from_file_elsewhere(context, &arguments.file, arguments.release.as_ref(), &place.layout)?;
+    let installed = from_file_elsewhere(
+        context,
+        &arguments.file,
+        arguments.release.as_ref(),
+        (&place.layout, arguments.place.hazards()),
+    )?;
     let outcomes = call(&place.layout, &installed)?;
     let Installed { package, release, .. } = &installed;
     let works = outcomes.iter().all(|outcome| outcome.works);

@@ -24,6 +24,7 @@ use crate::switch::journal::files::{DriverLock, FilesError, InstanceFiles};
 use crate::switch::process::Processes;
 use crate::switch::rehearsal::preparing::Preparing;
 use crate::switch::{Act, Journal, Limits, Outcome, Phase, Side};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 use tracing::{debug, error};
@@ -89,6 +90,8 @@ pub struct Driver {
     pub(in crate::switch) unreadable: Option<Report>,
     /// The process on trial whose guard has reported: if its report vanishes later, somebody has deleted the file.
     pub(in crate::switch) reported: Option<u32>,
+    /// The peers of which the new process has missed jobs in this switch, with the last job that it had received by then.
+    pub(in crate::switch) missed: BTreeMap<String, Option<String>>,
 }
 
 /// What is remembered of the present phase alone: the next phase begins without it.
@@ -147,6 +150,7 @@ impl Driver {
             rehearsals: None,
             unreadable,
             reported: None,
+            missed: BTreeMap::new(),
         })
     }
 
@@ -200,6 +204,9 @@ impl Driver {
         log::changes(&self.journal, &journal);
         let phase = |journal: &Journal| journal.live.as_ref().map(|live| (live.id, live.phase, live.setbacks));
         let moved = phase(&journal) != phase(&self.journal);
+        if journal.live.as_ref().map(|live| live.id) != self.journal.live.as_ref().map(|live| live.id) {
+            self.missed.clear();
+        }
         if moved {
             self.in_phase = InPhase::entered(now);
         }

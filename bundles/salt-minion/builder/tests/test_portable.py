@@ -257,12 +257,12 @@ class TestRecipes(Case):
 
     def test_recorded_variables_forget_the_directories_of_the_build(self):
         written = []
-        for libraries, directory in (("/c/libraries-1", "/t/w-1"), ("/another/much/longer/cache/libraries-1", "/var/tmp/of/a/build/w-1")):
+        for own, built in (("/c/libraries-1", "/t/w-1"), ("/another/much/longer/cache/libraries-1", "/var/tmp/of/a/build/w-1")):
             variables = {
-                "A": f"-I{libraries}/include -O3 -Wall -g0 -ffile-prefix-map={directory}=. -fstack-protector-strong -D_FORTIFY_SOURCE=2 -pipe",
-                "B": f"--with-openssl={libraries}", "C": f"{directory}/python3.11/Python-3.11.2", "D": 1,
+                "A": f"-I{own}/include -O3 -Wall -g0 -ffile-prefix-map={built}=. -fstack-protector-strong -D_FORTIFY_SOURCE=2 -pipe",
+                "B": f"--with-openssl={own}", "C": f"{built}/python3.11/Python-3.11.2", "D": 1,
             }
-            place = types.SimpleNamespace(libraries=pathlib.Path(libraries), directory=pathlib.Path(directory))
+            place = types.SimpleNamespace(libraries=pathlib.Path(own), directory=pathlib.Path(built))
             written.append(cpython.without_directories(f"# generated\nbuild_time_vars = {pprint.pformat(variables)}\n", place))
         self.assertEqual(written[0], written[1])
         values = {}
