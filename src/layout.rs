@@ -20,8 +20,8 @@ pub const LEASES: &str = "leases";
 pub const STARTS: &str = "starts";
 /// Name of the default instance's link.
 pub const CURRENT: &str = "current";
-/// The name of the place of a trial, among the packages.
-pub const TRIAL: &str = ".try";
+/// The name of the place of `sidle try`, among the packages.
+pub const TRYOUT: &str = ".try";
 
 impl Layout {
     /// The places below `root`, which should be absolute.
@@ -50,9 +50,9 @@ impl Layout {
         self.root.join("opt/sidle")
     }
 
-    /// `/opt/sidle/.try`: a release that is being tried; no package has such a name.
-    pub fn trial(&self) -> PathBuf {
-        self.packages().join(TRIAL)
+    /// `/opt/sidle/.try`: a release that `sidle try` has unpacked; no package has such a name.
+    pub fn tryout(&self) -> PathBuf {
+        self.packages().join(TRYOUT)
     }
 
     /// `/opt/sidle/PACKAGE/versions`: one directory per release.

@@ -5,7 +5,7 @@ pub mod caller;
 pub mod examination;
 pub mod gate;
 pub mod traces;
-pub mod trial;
+pub mod tryout;
 
 use crate::digest::Digest;
 use crate::failure::Class;
@@ -333,7 +333,7 @@ pub struct Parts {
     /// Reads what the agent's own files tell of a job; None: the files are not known.
     pub traces: Option<fn(traces::Inquiry<'_>) -> Option<traces::JobTraces>>,
     /// Shows that a release's programs work on a host.
-    pub trialist: Option<trial::Trialist>,
+    pub tryout: Option<tryout::Maker>,
     /// Commands that its releases must have.
     pub commands: &'static [&'static str],
 }
@@ -341,8 +341,8 @@ pub struct Parts {
 impl Parts {
     /// A kind of agent with an observer and nothing else.
     pub const fn new(kind: &'static str, observer: Observer) -> Self {
-        let (rehearser, adopter, examiner, caller, traces, trialist) = (None, None, None, None, None, None);
-        Self { kind, observer, rehearser, adopter, examiner, caller, traces, trialist, commands: &[] }
+        let (rehearser, adopter, examiner, caller, traces, tryout) = (None, None, None, None, None, None);
+        Self { kind, observer, rehearser, adopter, examiner, caller, traces, tryout, commands: &[] }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What an agent's own files tell of one job, whether or not the job still runs.
+//! What an agent's own files say about one job, during the job and after it.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -15,7 +15,7 @@ pub struct Inquiry<'a> {
     pub state: &'a Path,
 }
 
-/// What is known of the job. What could not be found out is None.
+/// The facts about a job. None: could not be found out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobTraces {
     /// The start of the agent's main process.
@@ -28,15 +28,15 @@ pub struct JobTraces {
     pub running: Option<u32>,
     /// The process of the job that is gone, and has left its entry behind.
     pub stale: Option<u32>,
-    /// Whether the agent has kept the job's return.
+    /// True: the agent's own cache holds the job's return.
     pub cached: Option<bool>,
     /// The file of the job in a queue of the agent.
     pub queued: Option<PathBuf>,
-    /// What the agent's log tells.
+    /// The agent's log.
     pub log: LogTraces,
 }
 
-/// What an agent's log tells of a job.
+/// What an agent's log says about a job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogTraces {
     /// The last lines about the job.
@@ -45,6 +45,6 @@ pub struct LogTraces {
     pub since: Option<Timestamp>,
     /// When the return was sent.
     pub returned_at: Option<Timestamp>,
-    /// Whether the log names each job.
+    /// True: the log level is such that each job is in the log.
     pub is_detailed: Option<bool>,
 }

@@ -18,7 +18,7 @@ pub static ALL: [Parts; 4] = [
         examiner: Some(&salt::doctor::SALT),
         caller: Some(salt::caller::caller),
         traces: Some(salt::traces::traces),
-        trialist: Some(salt::trial::trial),
+        tryout: Some(salt::tryout::tryout),
         ..Parts::new("salt", |settings| Ok(Box::new(SaltMinion::new(settings))))
     },
     Parts {

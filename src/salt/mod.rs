@@ -17,7 +17,7 @@ pub mod rehearsal;
 pub mod roster;
 pub mod title;
 pub mod traces;
-pub mod trial;
+pub mod tryout;
 pub mod yaml;
 
 use crate::agent::{Activity, Agent, AgentError, AgentSettings, Health, IdentityPaths, Peer, Subject};

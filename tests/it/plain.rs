@@ -35,8 +35,8 @@ pub mod programs;
 pub mod readers;
 pub mod rebuild;
 pub mod self_repair;
-mod trial;
 mod trust_store;
+mod tryout;
 
 mod generalize;
 mod policy;

@@ -16,4 +16,4 @@ mod rehearsal;
 mod salt_ssh;
 mod saltext;
 mod stream;
-mod trial;
+mod tryout;

@@ -8,7 +8,7 @@ mod repair;
 mod repository;
 mod run;
 mod scrub;
-mod trial;
+mod tryout;
 mod verify;
 
 pub use collect::{CollectArguments, RemoveArguments, collect, remove};
@@ -24,5 +24,5 @@ pub use run::{RunArguments, run};
 #[cfg(feature = "test-hooks")]
 pub use run::{TestFlipArguments, test_flip};
 pub use scrub::{ScrubArguments, scrub};
-pub use trial::{TryArguments, try_release};
+pub use tryout::{TryArguments, try_release};
 pub use verify::{VerifyArguments, verify};

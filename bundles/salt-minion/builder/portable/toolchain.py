@@ -34,7 +34,7 @@ class Toolchain:
         return {"CC": compiler, "CXX": str(self.tool("g++")), "AR": str(self.tool("ar")), "LDSHARED": f"{compiler} -shared",
                 # Python's record names the place that it would be installed to, where this machine may have another one.
                 "CPPFLAGS": f"-I{headers} -ffile-prefix-map={headers}=.",
-                # Where packages are unpacked: the compiler is told to leave it out of what it writes.
+                # pip unpacks packages here. -ffile-prefix-map keeps the name of this directory out of compiled files.
                 "TMPDIR": str(scratch)}
 
     def runtime(self, name):

@@ -38,7 +38,7 @@ pub struct TryArguments {
     place: PlaceArguments,
 }
 
-/// The place of a trial, which goes away with it.
+/// Where the release is unpacked; it goes away in the end.
 struct Place {
     packages: Dir,
     layout: Layout,
@@ -46,7 +46,7 @@ struct Place {
 }
 
 impl Place {
-    /// An empty place; what an interrupted trial left is removed.
+    /// An empty place; what an interrupted command left is removed.
     fn make(layout: &Layout) -> Result<Self, Report> {
         let packages = Dir::open_or_create(&layout.packages(), OPEN_DIRECTORY)?;
         let runs = Dir::open_or_create(&layout.runs(), OPEN_DIRECTORY)?;
@@ -56,7 +56,7 @@ impl Place {
             return Err(Report::of(Class::Locked, format!("cannot try a release: another one is being tried{who}"))
                 .hint("wait for its end, and repeat the command"));
         };
-        let place = Self { layout: Layout::new(&layout.trial()), packages, _lock: lock };
+        let place = Self { layout: Layout::new(&layout.tryout()), packages, _lock: lock };
         place.clear()?;
         place.packages.make_dir(name(), CLOSED_DIRECTORY)?;
         Ok(place)
@@ -72,13 +72,13 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // What could not be removed is removed by the next trial.
+        // What could not be removed is removed by the next `sidle try`.
         let _ = self.clear();
     }
 }
 
 fn name() -> &'static str {
-    crate::layout::TRIAL
+    crate::layout::TRYOUT
 }
 
 /// What came of a call.
@@ -133,14 +133,14 @@ pub fn try_release(context: &Context, arguments: &TryArguments) -> Result<Ended,
 fn call(layout: &Layout, installed: &Installed) -> Result<Vec<Outcome>, Report> {
     let store = Store::new(layout, &installed.package);
     let kind = store.head(&installed.release)?.agent;
-    let Some(trialist) = agents::parts(&kind)?.trialist else { return Ok(Vec::new()) };
-    let trial = trialist(layout.root());
-    for (path, text) in &trial.files {
+    let Some(maker) = agents::parts(&kind)?.tryout else { return Ok(Vec::new()) };
+    let tryout = maker(layout.root());
+    for (path, text) in &tryout.files {
         let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { continue };
         Dir::open_or_create(directory, CLOSED_DIRECTORY)?.write_atomic(name, text.as_bytes(), 0o600)?;
     }
     let mut outcomes = Vec::new();
-    for call in trial.calls {
+    for call in tryout.calls {
         let request = RunRequest {
             release: Some(installed.release.clone()),
             instance: InstanceName::default_of(&installed.package),

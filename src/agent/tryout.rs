@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 /// The calls of one kind of agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trial {
-    /// Files that the calls read, with their contents: below the place of the trial.
+pub struct Tryout {
+    /// Files that the calls read, with their contents: below the place of the tryout.
     pub files: Vec<(PathBuf, String)>,
     /// In this order.
     pub calls: Vec<Call>,
@@ -25,5 +25,5 @@ pub struct Call {
     pub shown: &'static str,
 }
 
-/// Makes the trial of a kind of agent; all that it writes lies below `place`.
-pub type Trialist = fn(place: &Path) -> Trial;
+/// Makes the calls for a kind of agent; all that they write lies below `place`.
+pub type Maker = fn(place: &Path) -> Tryout;

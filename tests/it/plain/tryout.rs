@@ -1,4 +1,4 @@
-//! `sidle try`: a release is unpacked and its programs are started, and nothing of it stays. The programs are those of `salt::trial`; here is what holds
+//! `sidle try`: a release is unpacked and its programs are started, and nothing of it stays. The programs are those of `salt::tryout`; here is what holds
 //! for each kind of agent.
 
 use crate::support::stage::{Author, Host, sidle, text};
@@ -18,7 +18,7 @@ fn what_was_tried_leaves_nothing_also_after_an_interruption() {
     assert_eq!(tried["calls"], serde_json::json!([]), "its agent has no call that changes nothing: {tried}");
     assert_eq!(held(), before, "the store, the trust and the settings are as they were");
 
-    // A trial was killed here.
+    // The command was killed here.
     let left = host.path("opt/sidle/.try/opt/sidle/demo-agent/versions/1.1-1");
     fs::create_dir_all(&left).unwrap();
     fs::write(left.join("half"), "written").unwrap();
