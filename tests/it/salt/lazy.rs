@@ -3,7 +3,7 @@
 
 use crate::support::eventually;
 use crate::support::minions;
-use crate::support::salt::{Master, START_SECONDS, tree};
+use crate::support::salt::{Master, SHORT_KEY, START_SECONDS, tree};
 use crate::support::stage::{Author, Host, SALT};
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -46,7 +46,7 @@ fn host(author: &Author, master: &Master) -> Host {
     )
     .unwrap();
     let configuration = format!(
-        "id: lazy\nmaster: 127.0.0.1\nmaster_port: {}\nuser: root\nmine_enabled: False\nroot_dir: {}\n",
+        "id: lazy\nmaster: 127.0.0.1\nmaster_port: {}\nuser: root\nmine_enabled: False\n{SHORT_KEY}root_dir: {}\n",
         master.request_port(),
         host.path("").display()
     );

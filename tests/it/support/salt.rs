@@ -23,6 +23,13 @@ use tempfile::TempDir;
 /// Starting Salt on a busy machine with two cores.
 pub const START_SECONDS: u64 = 90;
 
+/// Lines of the configuration of a master and of a minion: a key of Salt's default length takes a second of the processor to make, this a tenth.
+/// `scripts/quickstart` leaves Salt its own.
+pub const SHORT_KEY: &str = "keysize: 2048\n";
+
+/// Lines of a master's configuration: each worker loads all modules, and all grains, which take longest, unless they are kept.
+const FRUGAL: &str = "worker_threads: 1\ngrains_cache: True\n";
+
 /// The master's configuration, the minion, seconds, and a list of calls in JSON: an answer a line.
 const CALLS: &str = "import json, sys
 import salt.client, salt.utils.args
@@ -228,7 +235,7 @@ impl Master {
         let root = tempfile::Builder::new().prefix("m").tempdir().unwrap();
         let text = format!(
             "root_dir: {}\ninterface: {address}\npublish_port: {}\nret_port: {}\nauto_accept: {}\nuser: {}\n\
-             worker_threads: 2\nlog_level: warning\npki_dir: {}\nfile_roots: {{base: [{}]}}\n{options}",
+             {FRUGAL}{SHORT_KEY}log_level: warning\npki_dir: {}\nfile_roots: {{base: [{}]}}\n{options}",
             root.path().display(),
             ports.first(),
             ports.second(),
@@ -386,7 +393,7 @@ impl Minion {
         // Salt refuses a key that is there twice.
         let mine = if options.contains("mine_enabled:") { "" } else { "mine_enabled: False\n" };
         let text = format!(
-            "root_dir: {}\npki_dir: /keys\nid: {id}\nuser: root\nlog_level: info\n{mine}{options}",
+            "root_dir: {}\npki_dir: /keys\nid: {id}\nuser: root\nlog_level: info\n{SHORT_KEY}{mine}{options}",
             root.path().display()
         );
         fs::write(root.path().join("etc/minion"), text).unwrap();

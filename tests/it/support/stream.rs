@@ -2,7 +2,7 @@
 
 use super::eventually;
 use super::evidence::{self, Fate, Finding, JobSeen, SALTS_OWN_MAXIMUM};
-use super::salt::{Master, MasterPlace, START_SECONDS};
+use super::salt::{Master, MasterPlace, SHORT_KEY, START_SECONDS};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sidle::os::proc_fs;
@@ -75,7 +75,7 @@ impl Marks {
         };
         let directory = self.inside.display();
         format!(
-            "{masters}enable_fqdns_grains: False\nmodule_dirs: [{directory}/modules]\nstates_dirs: [{directory}/states]\n\
+            "{masters}{SHORT_KEY}enable_fqdns_grains: False\nmodule_dirs: [{directory}/modules]\nstates_dirs: [{directory}/states]\n\
              mark_file: {directory}/marks\nmine_enabled: True\nmine_interval: 60\nmine_functions: {{mark.mine: []}}\n\
              startup_states: sls\nsls_list: [started]\nschedule:\n  \
              cron: {{function: mark.tick, args: [cron], cron: '* * * * * */10', return_job: False}}\n  \
@@ -90,7 +90,7 @@ impl Marks {
             masters.iter().map(|each| format!("{}:{}", each.address, each.request_port())).collect();
         let directory = self.inside.display();
         format!(
-            "master: {names:?}\nenable_fqdns_grains: False\nmodule_dirs: [{directory}/modules]\nmark_file: {directory}/marks\nmine_enabled: False\n"
+            "master: {names:?}\n{SHORT_KEY}enable_fqdns_grains: False\nmodule_dirs: [{directory}/modules]\nmark_file: {directory}/marks\nmine_enabled: False\n"
         )
     }
 

@@ -3,7 +3,7 @@
 use crate::plain::doctor::{findings, findings_but};
 use crate::support::eventually;
 use crate::support::minions;
-use crate::support::salt::{Master, START_SECONDS, Tree, tree};
+use crate::support::salt::{Master, SHORT_KEY, START_SECONDS, Tree, tree};
 use crate::support::scene::{self, Scene};
 use crate::support::stage::{Author, Host, SALT, command_of, text};
 use crate::support::trees::contents;
@@ -33,7 +33,7 @@ impl Sick {
         host.sidle(&["test-flip", SALT, &format!("{version}-1")]).ok();
         fs::create_dir_all(host.path("etc/salt/minion.d")).unwrap();
         let configuration = format!(
-            "id: {ID}\nuser: root\nroot_dir: {}\nmaster: 127.0.0.1\nmaster_port: {}\nmine_enabled: False\n",
+            "id: {ID}\nuser: root\nroot_dir: {}\nmaster: 127.0.0.1\nmaster_port: {}\nmine_enabled: False\n{SHORT_KEY}",
             host.path("").display(),
             master.request_port()
         );
