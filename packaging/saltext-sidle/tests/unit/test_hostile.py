@@ -273,7 +273,7 @@ class Hostile(unittest.TestCase):
             self.assertLess(len(text), 20_000)
             again = Rollout(json.loads(text))
             again.next(now)
-            collect._rollout(record, "bad")
+            collect.rollout_line(record, "bad")
             state = record["hosts"]["bad"]["state"]
             ended[state] = ended.get(state, 0) + 1
             if sum(ended.values()) % 50 == 1:
@@ -305,7 +305,7 @@ class Hostile(unittest.TestCase):
             if load and not isinstance(load, answers.Unreadable):
                 self.assertTrue(all(isinstance(load[key], str) for key in ("fun", "tgt", "tgt_type", "user")))
                 self.assertTrue(load["Minions"] is None or all(isinstance(each, str) for each in load["Minions"]))
-            self.assertIsInstance(collect._addresses(self.nonsense.of({"ipv4": ["10.0.0.1"], "ipv6": ["::2"]})), set)
+            self.assertIsInstance(collect.addresses_of(self.nonsense.of({"ipv4": ["10.0.0.1"], "ipv6": ["::2"]})), set)
 
         self.run_through(ROUNDS, act)
         self.assertGreater(len(found), 4, found)
@@ -352,7 +352,7 @@ class Hostile(unittest.TestCase):
         self.assertIsInstance(answers.taken(answers.masters, [f"m{number}" for number in range(17)]), answers.Unreadable)
         notes = answers.dry_run({"code": 0, "notes": ["x"] * 30})["notes"]
         self.assertEqual((len(notes), notes[-1]), (21, "and 10 more notes"))
-        self.assertEqual([collect._version(told) for told in (b"3006", 3006, ["x"], "3006.30")], [None, None, None, "3006.30"])
+        self.assertEqual([collect.version_of(told) for told in (b"3006", 3006, ["x"], "3006.30")], [None, None, None, "3006.30"])
 
     def test_a_text_is_cut_at_its_limit_with_a_mark(self):
         self.assertEqual(answers.text("a\n\t b"), "a b")

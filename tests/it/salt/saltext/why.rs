@@ -4,7 +4,7 @@ use super::{copy_into, source};
 use crate::support::eventually;
 use crate::support::salt::{Master, Minion, START_SECONDS, tree};
 use crate::support::stage::{SIDLE, text};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -73,6 +73,51 @@ impl Fleet {
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
     }
 
+    /// Of the job that both minions missed: of one it is sure that the job did not begin there, of the other it is not. A third minion was accepted and
+    /// never came, a fourth one waits for a person.
+    fn names_all_that_are_missing(&self, missed: &str) {
+        for place in ["minions/web8", "minions_pre/web9"] {
+            fs::copy(self.keys().join("minions/web1"), self.keys().join(place)).unwrap();
+        }
+        let later = self.master.publish("web*", &["test.ping"]);
+        for id in ["web1", "web2"] {
+            eventually(
+                30,
+                "it has returned",
+                || if self.has_returned(id, &later) { Ok(()) } else { Err(later.clone()) },
+            );
+        }
+        let of_all = |words: &[&str]| self.runner(&[&["sidle.missing"], words, &["format=data"]].concat());
+        let causes = |report: &Value| -> Vec<(String, Value)> {
+            let groups = report["groups"].as_array().unwrap_or_else(|| panic!("{report:#}")).iter();
+            groups.map(|group| (group["cause"].as_str().unwrap().to_owned(), group["minions"].clone())).collect()
+        };
+        let newest = of_all(&[]);
+        assert_eq!(newest["jid"], later.as_str(), "{newest:#}");
+        assert_eq!(
+            causes(&newest),
+            [("key-pending".to_owned(), json!(["web9"])), ("never-seen".to_owned(), json!(["web8"]))],
+            "{newest:#}"
+        );
+
+        let told = of_all(&[missed]);
+        assert_eq!((&told["expected"], &told["missing"]), (&json!(3), &json!(3)), "{told:#}");
+        let mut found = causes(&told);
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        let expected = [("key-pending", "web9"), ("restarted", "web2"), ("was-stopped", "web1")];
+        assert_eq!(found, expected.map(|(cause, id)| (cause.to_owned(), json!([id]))), "{told:#}");
+        assert_eq!(told["can_run_again"], json!(["web1"]), "{told:#}");
+
+        let again = of_all(&[missed, "run_again=True"]);
+        let note = again["notes"][0].as_str().unwrap();
+        let jid = note.split("as job ").nth(1).and_then(|rest| rest.split(':').next()).expect(note).to_owned();
+        eventually(30, "it has returned", || if self.has_returned("web1", &jid) { Ok(()) } else { Err(jid.clone()) });
+        let load = self.runner(&["jobs.list_job", &jid]);
+        assert_eq!((&load["Minions"], &load["Function"]), (&json!(["web1"]), &json!("test.ping")), "{load:#}");
+        let twice = of_all(&[missed, "run_again=True"]);
+        assert!(twice["notes"].to_string().contains("nobody runs it again"), "{twice:#}");
+    }
+
     fn assert_cause(&self, words: &[&str], cause: &str, said: &str) {
         let told = self.why(words);
         assert_eq!(told["cause"], cause, "{told:#}");
@@ -137,4 +182,5 @@ fn each_minion_that_did_not_return_has_its_cause_and_a_remedy() {
     let shown = fleet.runner(&["sidle.why", "web1", &missed]);
     let lines: Vec<&str> = shown.as_str().unwrap().lines().collect();
     assert!(lines[0].starts_with("web1 was not connected") && lines.contains(&"Remedy:"), "{shown}");
+    fleet.names_all_that_are_missing(&missed);
 }

@@ -44,6 +44,20 @@ def resolve(opts, tgt, tgt_type):
     return sorted(found & accepted), sorted(accepted - found - set(cache.list("grains")) - set(cache.list("minions")))
 
 
+def cached(store, minion):
+    """Returns the grains of a minion, as the master has cached them, and when it did."""
+    # From 3008 on grains have a bank of their own.
+    for bank, key in (("grains", minion), (f"minions/{minion}", "data")):
+        try:
+            found = store.fetch(bank, key)
+        except salt.exceptions.SaltCacheError:
+            continue
+        if found:
+            grains = found if bank == "grains" or not isinstance(found, dict) else found.get("grains")
+            return grains or {}, store.updated(bank, key)
+    return {}, None
+
+
 class Asking:
     """
     One plan's questions. `ask(ids, function, arguments, kwarg=None, seconds=None, read=…, most=…)`: as `Bus.ask`. `source` and `at_window`: those of the rollout.
@@ -131,8 +145,8 @@ class Asking:
 
     def _silent(self, minion, wanted):
         """Returns what the master has in its cache of a minion that does not answer: what the minion once said."""
-        cached, seen = self._cached(minion)
-        grains = answers.taken(partial(answers.grains, wanted=wanted), cached)
+        known_once, seen = cached(self.cache, minion)
+        grains = answers.taken(partial(answers.grains, wanted=wanted), known_once)
         known = _readable(grains) or {}
         return {
             **known,
@@ -143,19 +157,6 @@ class Asking:
             "status": None,
             "unreadable": _why(grains),
         }
-
-    def _cached(self, minion):
-        """Returns its grains, and when the master has cached them."""
-        # From 3008 on grains have a bank of their own.
-        for bank, key in (("grains", minion), (f"minions/{minion}", "data")):
-            try:
-                found = self.cache.fetch(bank, key)
-            except salt.exceptions.SaltCacheError:
-                continue
-            if found:
-                grains = found if bank == "grains" or not isinstance(found, dict) else found.get("grains")
-                return grains or {}, self.cache.updated(bank, key)
-        return {}, None
 
     # --- groups ----------------------------------------------------------------------------------------------------
 

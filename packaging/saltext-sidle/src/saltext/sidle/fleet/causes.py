@@ -15,10 +15,14 @@ RETURN_SECONDS = 300
 
 @dataclass(frozen=True)
 class Cause:
-    """A row of the table: its name, its meaning as the documentation has it, and the rule, which yields a text and remedies if it applies."""
+    """
+    A row of the table: its name, its meaning as the documentation has it, what is said of a group of minions with it, and the rule, which yields a text and
+    remedies if it applies.
+    """
 
     name: str
     meaning: str
+    group: str
     rule: object
 
 
@@ -261,46 +265,46 @@ def _undecided(e):
 
 
 CAUSES = (
-    Cause("function-missing", "it did return: the function is not there", _function_missing),
-    Cause("failed", "it did return: the job failed there", _failed),
-    Cause("returned-late", "it did return, after the command had ended", _returned_late),
-    Cause("returned", "it did return", _returned),
-    Cause("key-rejected", "the master rejects its key", silence.rejected),
-    Cause("key-pending", "its key waits to be accepted", silence.pending),
-    Cause("no-key", "the master has no key of this name", silence.no_key),
-    Cause("job-expired", "the job is older than what the job cache keeps", _expired),
-    Cause("job-unknown", "the master has no such job", _unknown_job),
-    Cause("accepted-later", "its key was accepted after the job was published", _accepted_later),
-    Cause("matched-later", "the target matches it now, but did not when the job was published", _matched_later),
-    Cause("not-targeted", "the target of the job does not match it", _not_targeted),
-    Cause("master-down", "the master does not run", silence.master_down),
-    Cause("sign-in-refused", "it is too old for the master's `minimum_auth_version`", silence.sign_in_refused),
-    Cause("too-many-minions", "the master has reached `max_minions`", silence.too_many),
-    Cause("clock", "the master refuses its messages as too old: clocks differ (`request_server_ttl`)", silence.clock),
-    Cause("signature", "the master drops its messages: no valid signature", silence.signature),
-    Cause("key-changed", "it signs in with another key than the accepted one", silence.key_changed),
-    Cause("gone", "not seen for 90 days", silence.gone),
-    Cause("never-seen", "its key is accepted, but it never came", silence.never_seen),
-    Cause("hung", "it is connected, but does not answer", silence.hung),
-    Cause("offline", "it does not answer; since when", silence.offline),
-    Cause("running", "the job still runs there", _running),
-    Cause("queued", "the job waits there behind other jobs", _queued),
-    Cause("cut-by-switch", "a switch in mode `now` ended the minion while the job ran", _cut),
-    Cause("died", "the process of the job ended before the job was done", _died),
-    Cause("target-not-understood", "it cannot evaluate the target (an older Salt)", _not_understood),
-    Cause("target-does-not-match", "it ignored the job: the master's cache of grains or pillar is old", _no_match),
-    Cause("missed-in-switch", "published in the downtime of a switch (mode `idle` or `now`)", _missed_in_switch),
-    Cause("master-restarted", "the return was sent while the master was down", _master_restarted),
-    Cause("return-timed-out", "the master did not take the return in time", _return_refused),
-    Cause("returned-elsewhere", "it returned; it has other masters, too", _elsewhere),
-    Cause("return-lost", "it returned, but the master has no return", _return_lost),
-    Cause("ended-silently", "it received the job, which runs no more and sent no return", _ended_silently),
-    Cause("was-stopped", "its minion did not run when the job was published", _was_stopped),
-    Cause("not-yet-connected", "published seconds after the start of the master or of its minion, or the acceptance of its key", _not_yet_connected),
-    Cause("restarted", "its minion was started after the job was published", _restarted),
-    Cause("not-received", "it ran, but was not connected when the job was published", _not_received),
-    Cause("nothing-missing", "no job in the job cache lacks its return", _nothing_missing),
-    Cause("undecided", "what would decide it is missing; the answer names it", _undecided),
+    Cause("function-missing", "it did return: the function is not there", "have returned: the function is not there", _function_missing),
+    Cause("failed", "it did return: the job failed there", "have returned: the job failed there", _failed),
+    Cause("returned-late", "it did return, after the command had ended", "have returned, late", _returned_late),
+    Cause("returned", "it did return", "have returned", _returned),
+    Cause("key-rejected", "the master rejects its key", "key rejected", silence.rejected),
+    Cause("key-pending", "its key waits to be accepted", "key waits to be accepted", silence.pending),
+    Cause("no-key", "the master has no key of this name", "no key of this name", silence.no_key),
+    Cause("job-expired", "the job is older than what the job cache keeps", "job no longer kept", _expired),
+    Cause("job-unknown", "the master has no such job", "job not known", _unknown_job),
+    Cause("accepted-later", "its key was accepted after the job was published", "key accepted after the job was published", _accepted_later),
+    Cause("matched-later", "the target matches it now, but did not when the job was published", "match the target only since then", _matched_later),
+    Cause("not-targeted", "the target of the job does not match it", "not matched by the target of the job", _not_targeted),
+    Cause("master-down", "the master does not run", "the master does not run", silence.master_down),
+    Cause("sign-in-refused", "it is too old for the master's `minimum_auth_version`", "too old for minimum_auth_version", silence.sign_in_refused),
+    Cause("too-many-minions", "the master has reached `max_minions`", "over max_minions", silence.too_many),
+    Cause("clock", "the master refuses its messages as too old: clocks differ (`request_server_ttl`)", "refused because of their clock", silence.clock),
+    Cause("signature", "the master drops its messages: no valid signature", "messages dropped: no valid signature", silence.signature),
+    Cause("key-changed", "it signs in with another key than the accepted one", "sign in with another key than the accepted one", silence.key_changed),
+    Cause("gone", "not seen for 90 days", "not seen for 90 days", silence.gone),
+    Cause("never-seen", "its key is accepted, but it never came", "never came", silence.never_seen),
+    Cause("hung", "it is connected, but does not answer", "connected, but do not answer", silence.hung),
+    Cause("offline", "it does not answer; since when", "offline", silence.offline),
+    Cause("running", "the job still runs there", "still run it", _running),
+    Cause("queued", "the job waits there behind other jobs", "have it in their queue", _queued),
+    Cause("cut-by-switch", "a switch in mode `now` ended the minion while the job ran", "ran it when a switch in mode now ended the minion", _cut),
+    Cause("died", "the process of the job ended before the job was done", "began it, and their process ended", _died),
+    Cause("target-not-understood", "it cannot evaluate the target (an older Salt)", "cannot evaluate the target", _not_understood),
+    Cause("target-does-not-match", "it ignored the job: the master's cache of grains or pillar is old", "ignored it: the target does not match them", _no_match),
+    Cause("missed-in-switch", "published in the downtime of a switch (mode `idle` or `now`)", "missed it in the downtime of a switch", _missed_in_switch),
+    Cause("master-restarted", "the return was sent while the master was down", "returned while the master was down", _master_restarted),
+    Cause("return-timed-out", "the master did not take the return in time", "returned, and the master did not take it in time", _return_refused),
+    Cause("returned-elsewhere", "it returned; it has other masters, too", "returned; they have other masters, too", _elsewhere),
+    Cause("return-lost", "it returned, but the master has no return", "returned, and the master has no return", _return_lost),
+    Cause("ended-silently", "it received the job, which runs no more and sent no return", "received it, and sent no return", _ended_silently),
+    Cause("was-stopped", "its minion did not run when the job was published", "missed it: their minion did not run", _was_stopped),
+    Cause("not-yet-connected", "published seconds after the start of the master or of its minion, or the acceptance of its key", "not connected yet when it was published", _not_yet_connected),
+    Cause("restarted", "its minion was started after the job was published", "started after it was published", _restarted),
+    Cause("not-received", "it ran, but was not connected when the job was published", "missed it: ran, but were not connected", _not_received),
+    Cause("nothing-missing", "no job in the job cache lacks its return", "nothing missing", _nothing_missing),
+    Cause("undecided", "what would decide it is missing; the answer names it", "not to be told", _undecided),
 )
 
 #: The causes for which more evidence would tell more.

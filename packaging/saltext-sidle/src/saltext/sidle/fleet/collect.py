@@ -53,7 +53,7 @@ def collect(opts, minion, jid=None, seconds=15, rollouts=()):
     found.patience = opts.get("timeout", 5) + opts.get("gather_job_timeout", 10)
     # Before 3006 the setting was in hours.
     found.keep_seconds = opts.get("keep_jobs_seconds", opts.get("keep_jobs", 24) * 3600)
-    found.master_since = _started(opts.get("pidfile"))
+    found.master_since = started(opts.get("pidfile"))
     _keys(opts, found)
     own = salt.minion.MasterMinion(opts, states=False, rend=False)
     try:
@@ -64,8 +64,8 @@ def collect(opts, minion, jid=None, seconds=15, rollouts=()):
         # 3006 has nothing to close here.
         getattr(own, "destroy", lambda: None)()
     _seen(opts, found)
-    found.log = list(_refusals(opts, minion))
-    found.rollouts = [_rollout(record, minion) for record in rollouts if minion in record["hosts"]]
+    found.log = refusals(opts, {minion}).get(minion, [])
+    found.rollouts = [rollout_line(record, minion) for record in rollouts if minion in record["hosts"]]
     if "accepted" in found.keys and not found.ret:
         _ask(opts, found, seconds)
     return found
@@ -76,17 +76,17 @@ def _keys(opts, found):
 
     lists = salt.key.Key(opts).list_keys()
     found.keys = frozenset(state for name, state in KEYS.items() if found.minion in lists.get(name, ()))
-    found.accepted_since = _modified(os.path.join(opts["pki_dir"], "minions", found.minion)) if "accepted" in found.keys else None
+    found.accepted_since = modified(os.path.join(opts["pki_dir"], "minions", found.minion)) if "accepted" in found.keys else None
 
 
-def _modified(path):
+def modified(path):
     try:
         return os.stat(path).st_mtime
     except OSError:
         return None
 
 
-def _started(pidfile):
+def started(pidfile):
     """Returns when the process of a pid file was started."""
     try:
         with open(pidfile, encoding="ascii") as file:
@@ -103,7 +103,7 @@ def _started(pidfile):
 # --- the job cache -------------------------------------------------------------------------------------------------------
 
 
-def _cache_name(opts):
+def cache_name(opts):
     return opts.get("ext_job_cache") or opts.get("master_job_cache", "local_cache")
 
 
@@ -111,24 +111,24 @@ def _job(opts, cache, found):
     import salt.utils.jid
     import salt.utils.minions
 
-    name = _cache_name(opts)
-    load = _load(cache, name, found.jid)
+    name = cache_name(opts)
+    load = stored_job(cache, name, found.jid)
     returns = cache[f"{name}.get_jid"](found.jid) or {}
     if not load:
         return
     directory = salt.utils.jid.jid_dir(found.jid, os.path.join(opts["cachedir"], "jobs"), opts["hash_type"])
     kept = directory if name == "local_cache" else os.devnull
-    published = facts.time_of(found.jid) or _modified(os.path.join(kept, ".load.p")) or found.now
+    published = facts.time_of(found.jid) or modified(os.path.join(kept, ".load.p")) or found.now
     tgt, kind, expected = load["tgt"], load["tgt_type"], load["Minions"]
     found.job = facts.Job(load["fun"], tgt, kind, load["user"], published, expected, sorted(returns))
     if found.minion in returns:
-        found.ret = _return(returns[found.minion], _modified(os.path.join(kept, found.minion, "return.p")))
+        found.ret = _return(returns[found.minion], modified(os.path.join(kept, found.minion, "return.p")))
     elif expected is not None and found.minion not in expected:
         matched = salt.utils.minions.CkMinions(opts).check_minions(tgt.split(",") if kind == "list" else tgt, kind)
         found.matched_now = found.minion in matched["minions"]
 
 
-def _load(cache, name, jid):
+def stored_job(cache, name, jid):
     """Returns a job of the job cache; None: there is none, or what is there is no job."""
     return _readable(answers.taken(answers.load, cache[f"{name}.get_load"](jid)))
 
@@ -152,11 +152,11 @@ def _shown(said):
 
 
 def _newest_without_return(opts, cache, minion):
-    name = _cache_name(opts)
+    name = cache_name(opts)
     for jid, has_returned in _local_jobs(opts, minion) if name == "local_cache" else _jobs(cache, name, minion):
         if has_returned:
             continue
-        load = _load(cache, name, jid)
+        load = stored_job(cache, name, jid)
         if load and minion in (load["Minions"] or ()) and not set(OWN_QUESTIONS) & set(load["fun"].split(", ")):
             return jid
     return None
@@ -164,7 +164,7 @@ def _newest_without_return(opts, cache, minion):
 
 def _local_jobs(opts, minion):
     """Returns the jobs of the local job cache, the newest first: id, and whether the minion has returned."""
-    for path in _newest(os.path.join(opts["cachedir"], "jobs")):
+    for path in newest_jobs(os.path.join(opts["cachedir"], "jobs")):
         try:
             with open(os.path.join(path, "jid"), encoding="utf-8") as file:
                 yield file.read().strip(), os.path.exists(os.path.join(path, minion, "return.p"))
@@ -173,14 +173,14 @@ def _local_jobs(opts, minion):
             continue
 
 
-def _newest(place):
+def newest_jobs(place):
     """Returns the directories of the newest jobs, the newest first."""
     try:
         tops = [entry.path for entry in os.scandir(place) if entry.is_dir()]
     except FileNotFoundError:
         return []
     paths = (os.path.join(top, name) for top in tops for name in os.listdir(top))
-    return [path for _, path in heapq.nlargest(JOBS_SEARCHED, ((_modified(os.path.join(path, "jid")) or 0, path) for path in paths))]
+    return [path for _, path in heapq.nlargest(JOBS_SEARCHED, ((modified(os.path.join(path, "jid")) or 0, path) for path in paths))]
 
 
 def _jobs(cache, name, minion):
@@ -197,10 +197,10 @@ def _seen(opts, found):
 
     minion, store = found.minion, salt.cache.factory(opts)
     signs = [(store.updated(bank, key), "its grains or pillar came") for bank, key in (("grains", minion), ("pillar", minion), (f"minions/{minion}", "data"))]
-    signs.append((_modified(os.path.join(opts["cachedir"], "sessions", minion)), "it signed in"))
+    signs.append((modified(os.path.join(opts["cachedir"], "sessions", minion)), "it signed in"))
     jobs = os.path.join(opts["cachedir"], "jobs")
-    for path in _newest(jobs):
-        at = _modified(os.path.join(path, minion, "return.p"))
+    for path in newest_jobs(jobs):
+        at = modified(os.path.join(path, minion, "return.p"))
         if at:
             signs.append((at, "it returned a job"))
             break
@@ -208,7 +208,7 @@ def _seen(opts, found):
     found.seen, found.seen_how = max(signs, default=(None, ""))
     _, grains, _ = salt.utils.minions.get_minion_data(minion, opts)
     grains = grains if isinstance(grains, dict) else {}
-    found.version = _version(grains.get("saltversion"))
+    found.version = version_of(grains.get("saltversion"))
     _connection(opts, found, grains)
 
 
@@ -217,7 +217,7 @@ def _connection(opts, found, grains):
     import salt.utils.network
 
     # Each host has these.
-    own = _addresses(grains) - {"127.0.0.1", "::1"}
+    own = addresses_of(grains) - {"127.0.0.1", "::1"}
     if not own:
         found.connection = "the master has no addresses of it"
         return
@@ -241,37 +241,39 @@ def _others(opts, minion, addresses):
 
     for other in salt.key.Key(opts).list_keys().get("minions", ()):
         _, grains, _ = salt.utils.minions.get_minion_data(other, opts)
-        if other != minion and addresses & _addresses(grains):
+        if other != minion and addresses & addresses_of(grains):
             return [other]
     return []
 
 
-def _addresses(grains):
+def addresses_of(grains):
     return answers.addresses(grains.get("ipv4")) | answers.addresses(grains.get("ipv6")) if isinstance(grains, dict) else set()
 
 
-def _version(told):
+def version_of(told):
     """Returns a version of Salt, as a minion says it; None: it says none."""
     return answers.text(told, limit=64) if isinstance(told, str) else None
 
 
-def _refusals(opts, minion):
-    """Returns the refusals of this minion in the master's log."""
+def refusals(opts, ids):
+    """Returns the refusals of these minions in the master's log, by their ids."""
+    found = {}
     try:
         with open(opts.get("log_file") or os.devnull, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_BYTES))
             lines = file.read().decode("utf-8", "replace").splitlines()
     except OSError:
         # A log that goes elsewhere (file:///dev/log) is read there.
-        return
-    named = re.compile(rf"(?<![\w.-]){re.escape(minion)}(?![\w-]|\.\w)")
+        return found
     for line in lines:
-        for kind, words in REFUSALS.items():
-            if named.search(line) and re.search(words, line):
-                yield kind, facts.time_of_line(line), line[:SHOWN_CHARACTERS]
+        kinds = [kind for kind, words in REFUSALS.items() if re.search(words, line)]
+        names = {name.rstrip(".") for name in re.findall(r"[\w.-]+", line)} & ids if kinds else ()
+        for name in names:
+            found.setdefault(name, []).extend((kind, facts.time_of_line(line), line[:SHOWN_CHARACTERS]) for kind in kinds)
+    return found
 
 
-def _rollout(record, minion):
+def rollout_line(record, minion):
     host = record["hosts"][minion]
     return f"{record['id']} to {record['release']}, {record['status']}: {minion} is {host['state']}" + (f": {_shown(host['text'])}" if host.get("text") else "")
 
@@ -301,9 +303,9 @@ def _ask(opts, found, seconds):
         except OSError:
             # The stream of the master's bus was closed.
             if is_last:
-                found.master_is_up = _listens(opts)
+                found.master_is_up = listens(opts)
                 return
-    found.master_is_up = bool(told) or _listens(opts)
+    found.master_is_up = bool(told) or listens(opts)
     found.answers = bool(told)
     if not found.answers:
         return
@@ -312,7 +314,7 @@ def _ask(opts, found, seconds):
 
 def said(found, told, matcher):
     """Turns what the minion has answered to each question into evidence; nonsense is none."""
-    found.version = _version(told.get("test.version")) or found.version
+    found.version = version_of(told.get("test.version")) or found.version
     found.running = _readable(answers.taken(answers.process, told.get("saltutil.find_job")))
     own = told.get("sidle.job")
     if isinstance(own, dict):
@@ -347,7 +349,7 @@ def _told(opts, minion, questions, seconds):
     return told
 
 
-def _listens(opts):
+def listens(opts):
     address = opts.get("interface") or "127.0.0.1"
     try:
         with socket.create_connection(("127.0.0.1" if address in ("0.0.0.0", "::") else address, int(opts["ret_port"])), timeout=5):

@@ -28,10 +28,8 @@ Copied instead of installed, this file needs the directory ``fleet`` of the exte
 """
 
 import dataclasses
-import json
 import os
 import sys
-import time
 
 try:
     import saltext.sidle.fleet.rollouts  # noqa: F401
@@ -39,7 +37,8 @@ except ImportError:
     # `runner_dirs` names this directory in a copy of the extension.
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))))
 
-from saltext.sidle.fleet import names, page, states
+from saltext.sidle.fleet import missing as silence
+from saltext.sidle.fleet import names, shown, states
 from saltext.sidle.fleet import plan as planning
 from saltext.sidle.fleet import rollouts as own_rollouts
 from saltext.sidle.fleet import table as tables
@@ -59,7 +58,7 @@ def _answered(work):
     """Returns what the work returns, or why it failed. The exit code of `salt-run` comes from the answer, that of a state from the context."""
     try:
         answer = work()
-    except own_rollouts.ERRORS as error:
+    except (*own_rollouts.ERRORS, silence.MissingError) as error:
         answer = own_rollouts.failed(error)
     if isinstance(answer, dict) and answer.get("retcode"):
         __context__["retcode"] = 1
@@ -131,31 +130,13 @@ def plan(
     """
     def planned():
         wanted = _wanted(release, package, canary, percents, by, order, name, sign_in)
-        return _plan((tgt, tgt_type), wanted, format, source, at_window, groups, verbose, file)
+        return shown.plan(_rollouts(), (tgt, tgt_type), wanted, format, source, at_window, groups, verbose, file)
 
     return _answered(planned)
 
 
 def _wanted(release, package, canary, percents, by, order, seed, sign_in):
     return planning.Wanted(package or _rollouts().package, str(release), canary, percents or [10, 50, 100], by, order or [], str(seed), sign_in)
-
-
-def _plan(target, wanted, form, source, at_window, groups, verbose, file):
-    if form not in ("table", "data", "html") or (form == "html" and not file):
-        raise planning.PlanError("cannot give the plan in this format: formats are table, data and html; html needs a file, as in file=plan.html")
-    own = _rollouts()
-    if file:
-        # A wrong name is refused before minions are asked.
-        own.files.path(file)
-    plan = own.plan(target, wanted, source, at_window, groups)
-    if not file:
-        return tables.table(plan, verbose) if form == "table" else planning.write(plan)
-    if form == "html":
-        text = page.render(plan, f"{target[0]} ({target[1]})", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()))
-    else:
-        text = tables.table(plan, verbose) if form == "table" else json.dumps(planning.write(plan), indent=1)
-    path = own.files.write(file, text + "\n")
-    return f"{plan.package} {plan.release}: {plan.words()}; written to {path}"
 
 
 # --- rollouts ----------------------------------------------------------------------------------------------------------
@@ -377,14 +358,32 @@ def why(minion, jid=None, format="text"):
         salt-run sidle.why web17
         salt-run sidle.why web17 20261124091200123456
     """
-    from saltext.sidle.fleet import collect
-    from saltext.sidle.fleet import why as reasons
+    return _answered(lambda: shown.why(__opts__, _rollouts(), minion, jid, format))
 
-    def answered():
-        own_id = names.minion(str(minion))
-        seconds = (__opts__.get("sidle") or {}).get("answer_seconds", 15)
-        found = collect.collect(__opts__, own_id, str(jid) if jid else None, seconds, _rollouts().readable())
-        answer = reasons.answer(found)
-        return reasons.render(answer) if format == "text" else dict(vars(answer), minion=own_id, jid=found.jid)
 
-    return _answered(answered)
+def missing(jid=None, tgt=None, tgt_type="glob", format="text", file=None, run_again=False):
+    """
+    Says who did not return a job, and why: all silent minions in groups of one cause, each with its ids and its remedy. Asks those that can answer; changes
+    nothing, unless ``run_again`` is given.
+
+    jid
+        The job [default: the newest one that lacks a return]
+
+    tgt, tgt_type
+        Who should have returned [default: those for whom the master published the job]
+
+    format
+        ``text`` or ``data``
+
+    file
+        Write it to this file of the directory ``files`` (see above) instead
+
+    run_again
+        Publish the job again, with the same arguments, to those that answer and surely did not begin it. Each minion is asked once, however often this is called
+
+    .. code-block:: bash
+
+        salt-run sidle.missing
+        salt-run sidle.missing 20261124091200123456 run_again=True
+    """
+    return _answered(lambda: shown.missing(__opts__, _rollouts(), jid, (tgt, tgt_type) if tgt else None, format, file, run_again is True))

@@ -1,0 +1,136 @@
+"""Who did not return a job: evidence in, groups out; and who runs it again. Run by `scripts/lint`; needs no Salt."""
+
+import dataclasses
+import json
+import os
+import shutil
+import tempfile
+import types
+import unittest
+
+import bare_salt
+import test_why
+from test_why import JID, NOW, THEN, answering, job, silent, switch
+
+with bare_salt.importable():
+    from saltext.sidle.fleet import again, missing
+
+#: Published for ten thousand minions; for which, is not on record.
+JOB = job(expected=None, returned=[])
+
+
+def several(names, known):
+    """Gives the same evidence of several minions."""
+    return [dataclasses.replace(known, minion=name, job=JOB) for name in names]
+
+
+def report(*groups, unasked=0):
+    minions = [each for group in groups for each in group]
+    return missing.report(types.SimpleNamespace(jid=JID, job=JOB, expected=10_000, minions=minions, unasked=unasked))
+
+
+OLD = answering(match_error="TypeError: unexpected (", matches=None, version="2015.5.11")
+MISSED = answering({"claimed": False, "switches": [switch()]})
+#: The minion was started later, and nothing tells whether it had received the job.
+UNSURE = answering({"started": THEN + 60})
+
+
+class Groups(unittest.TestCase):
+    def test_each_silent_minion_is_in_the_group_of_its_cause_and_the_largest_comes_first(self):
+        found = report(
+            several([f"web{number}" for number in range(12)], silent()), several([f"new{number}" for number in range(9)], test_why.found(keys=frozenset({"pending"}))),
+            several([f"old{number}" for number in range(6)], OLD), several(["db1", "db2", "db3"], MISSED),
+            several(["slow1"], answering(running={"pid": 4711})),
+        )  # fmt: skip
+        told = [(len(group.minions), group.cause, group.words) for group in found.groups]
+        self.assertEqual(told, [
+            (12, "offline", "offline since before the job"), (9, "key-pending", "key waits to be accepted"),
+            (6, "target-not-understood", "cannot evaluate the target (Salt 2015.5.11)"), (3, "missed-in-switch", "missed it in the downtime of a switch"),
+            (1, "running", "still run it"),
+        ])  # fmt: skip
+        text = missing.render(found)
+        self.assertIn("31 of 10,000 minions have not returned it.", text)
+        self.assertIn("    salt -L 'db1,db2,db3' …", text)
+        self.assertIn("slow1 still runs the job, in process 4711", text)
+        self.assertIn(f"3 of them answer, and surely did not begin the job: db1,db2,db3\n    `salt-run sidle.missing {JID} run_again=True`", text)
+        json.dumps(missing.written(found), allow_nan=False)
+
+    def test_who_went_offline_later_has_a_group_of_its_own(self):
+        found = report(several(["a"], silent(seen=THEN - 60)), several(["b"], silent(seen=THEN + 60)))
+        self.assertEqual({group.words for group in found.groups}, {"offline since before the job", "offline, and seen after the job"})
+
+    def test_only_who_answers_and_surely_did_not_begin_it_can_run_it_again(self):
+        begun = [
+            known for name, cases in test_why.CASES.items() for known, _ in cases
+            if known.answers is not True or known.received is not False or name in ("target-does-not-match", "nothing-missing")
+        ]  # fmt: skip
+        self.assertGreater(len(begun), 30)
+        self.assertEqual(report(several(["a"], UNSURE), *(several(["b"], known) for known in begun if known.job)).can_run_again, [])
+        sure = [answering({"claimed": False}), answering({"claimed": False, "started": THEN + 60}), MISSED]
+        self.assertEqual(report(*(several([f"c{number}"], known) for number, known in enumerate(sure))).can_run_again, ["c0", "c1", "c2"])
+
+    def test_the_remedy_of_several_names_none_of_them(self):
+        several_ = report(several(["web1", "web12"], test_why.found(keys=frozenset({"pending"})))).groups[0]
+        self.assertIn("`salt-key -a ID`", several_.remedy[0])
+        one = report(several(["web1"], test_why.found(keys=frozenset({"pending"})))).groups[0]
+        self.assertIn("`salt-key -a web1`", one.remedy[0])
+
+    def test_the_text_has_the_beginning_of_a_long_list_and_the_data_all_of_it(self):
+        found = report(several([f"web{number}" for number in range(9_000)], silent()), unasked=8_000)
+        text = missing.render(found)
+        self.assertLess(len(text), 3_000)
+        self.assertRegex(text, r"web0,web1,.*… [\d,]+ more \(format=data has all\)")
+        self.assertIn("8000 minions were not asked", text)
+        self.assertEqual(len(missing.written(found)["groups"][0]["minions"]), 9_000)
+
+    def test_each_cause_has_words_for_a_group(self):
+        words = [cause.group for cause in missing.CAUSES]
+        self.assertEqual(len(set(words)), len(words))
+        self.assertTrue(all(words))
+
+
+class Again(unittest.TestCase):
+    def setUp(self):
+        self.place = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.place)
+        self.published = []
+        self.again = again.Again({"cachedir": self.place})
+        self.again._job = lambda jid: {"fun": "test.ping", "arg": []}
+        self.again._publish = self.publish
+
+    def publish(self, _job, jid, ids):
+        self.published.append((jid, ids))
+        return {"jid": str(NOW), "minions": ids}
+
+    def test_each_minion_is_asked_once(self):
+        self.assertEqual(self.again.run(JID, ["a", "b"]), (str(NOW), ["a", "b"]))
+        self.assertEqual(self.again.run(JID, ["b", "c"]), (str(NOW), ["c"]))
+        self.assertIsNone(self.again.run(JID, ["a", "b", "c"]))
+        self.assertEqual(self.published, [(JID, ["a", "b"]), (JID, ["c"])])
+
+    def test_who_was_to_be_asked_when_the_runner_died_is_not_asked_by_the_next_one(self):
+        def dies(*_):
+            raise KeyboardInterrupt
+
+        self.again._publish = dies
+        with self.assertRaises(KeyboardInterrupt):
+            self.again.run(JID, ["a"])
+        self.again._publish = self.publish
+        self.assertIsNone(self.again.run(JID, ["a"]))
+
+    def test_a_record_that_is_damaged_asks_nobody(self):
+        self.again.run(JID, ["a"])
+        with open(os.path.join(self.place, "sidle", "again", JID), "w", encoding="ascii") as file:
+            file.write("[")
+        with self.assertRaisesRegex(missing.MissingError, "is damaged"):
+            self.again.run(JID, ["a"])
+        self.assertEqual(len(self.published), 1)
+
+    def test_no_name_of_a_job_leads_elsewhere(self):
+        for wrong in ("../x", "/etc/passwd", "", "a\nb"):
+            with self.subTest(wrong), self.assertRaises(again.names.WrongName):
+                self.again.run(wrong, ["a"])
+
+
+if __name__ == "__main__":
+    unittest.main()
