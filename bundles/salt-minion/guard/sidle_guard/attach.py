@@ -43,11 +43,7 @@ def arm(gate, leader):
         raise RuntimeError(f"this process has {len(managers)} connected minion managers, not one")
     guard = Guard(managers[0], slot, paths.Paths(slot))
     guard.overlap = _refused(guard, module)
-    if not guard.overlap:
-        try:
-            wraps.wrap_all(guard)
-        except wraps.Missing as missing:
-            guard.overlap = wraps.unknown(missing)
+    wraps.wrap_all(guard)
     if guard.overlap:
         # Nothing was changed.
         guard.write_report()

@@ -1,19 +1,6 @@
 """The wrappers of the channels on which publications come: what was read of each, and whether the subscription stands."""
 
-import inspect
-
-
-def when_done(done, act):
-    """Act once one of Salt's functions has done its work: now, or when its future says so."""
-    if hasattr(done, "add_done_callback"):
-        done.add_done_callback(lambda _: act())
-    else:
-        act()
-
-
-def result_of(done):
-    """What one of Salt's futures that is done gives; None: nothing."""
-    return done.result() if hasattr(done, "exception") and done.exception() is None else None
+from .coroutines import around
 
 
 class ChannelWrappers:
@@ -35,57 +22,20 @@ class ChannelWrappers:
     def _decode_payload(self, original):
         guard = self.guard
 
-        def begin(channel):
+        def before(channel, _payload):
             minion = next((found for found in guard.minions() if getattr(found, "pub_channel", None) is channel), None)
             address = minion.opts.get("master_uri") if minion else None
             guard.subscriptions.begin(address)
             return address
 
-        async def later(self, payload):
-            if not guard.acts():
-                return await original(self, payload)
-            address = begin(self)
-            try:
-                decoded = await original(self, payload)
-            finally:
-                guard.subscriptions.end(address)
-            guard.attempt("note a publication", lambda: guard.missing.receive(address, decoded))
-            return decoded
+        def after(address, decoded):
+            guard.subscriptions.end(address)
+            guard.attempt("note a publication", lambda: guard.missing.receive(address, decoded()))
 
-        def at_once(self, payload):
-            if not guard.acts():
-                return original(self, payload)
-            address = begin(self)
-            done = None
-
-            def end():
-                guard.subscriptions.end(address)
-                guard.attempt("note a publication", lambda: guard.missing.receive(address, result_of(done)))
-
-            try:
-                done = original(self, payload)
-            finally:
-                when_done(done, end)
-            return done
-
-        return later if inspect.iscoroutinefunction(original) else at_once
+        return around(guard, original, before, after)
 
     def _connect(self, original):
-        guard = self.guard
-
-        def begin(channel):
-            if guard.acts() and guard.handshakes:
-                guard.handshakes.begin(channel)
-
-        async def later(self):
-            begin(self)
-            return await original(self)
-
-        def at_once(self):
-            begin(self)
-            return original(self)
-
-        return later if inspect.iscoroutinefunction(original) else at_once
+        return around(self.guard, original, lambda channel: self.guard.handshakes and self.guard.handshakes.begin(channel))
 
     def _close_transport(self, original):
         guard = self.guard

@@ -5,11 +5,10 @@ import logging
 import time
 
 from . import claims as claim_files
-from .decision import CLAIM, DROP, WAIT, decide, missed
+from .decision import DROP, HOLD, RUN, decide, missed
 from .owed import OwedClaims
 
 log = logging.getLogger(__name__)
-RUN, HOLD = "run", "hold"
 # Verdicts are kept for sub-jobs and repeated deliveries, which follow at once.
 MOST_VERDICTS = 10000
 # One is enough to find a process that hears nothing.
@@ -97,7 +96,7 @@ class Gate:
         role = self.role()
         held = Held(claim_files.name(peer, jid), peer, jid, role == "closed", self.caught_up(peer))
         verdict = self._decide(held, role)
-        if verdict == WAIT:
+        if verdict == HOLD:
             held.loads.append((minion, data))
             self.held[key] = held
             return HOLD
@@ -143,7 +142,7 @@ class Gate:
                 verdict = DROP
             else:
                 verdict = self._decide(held, role)
-            if verdict == WAIT:
+            if verdict == HOLD:
                 continue
             del self.held[key]
             if self._conclude(key, verdict) == RUN:
@@ -157,7 +156,7 @@ class Gate:
         found.count += 1
 
     def _decide(self, held, role):
-        """CLAIM: it is ours now; WAIT or DROP."""
+        """RUN: it is claimed, and ours now; HOLD or DROP."""
         waited = time.monotonic() - held.since
         if self.owed.knows(held.jid):
             return DROP  # It runs already, through another master: also where the file that said so is gone.
@@ -165,11 +164,11 @@ class Gate:
         # Claims of others are lost, too: they make them again before this process takes the job.
         waits = role == "active" and self.beside() and self.owed.are_lost()
         verdict = decide("standby" if waits else role, waited, held.closed, lost)
-        if verdict != CLAIM:
+        if verdict != RUN:
             return verdict
         both = (held.claim, claim_files.name(ANY_PEER, held.jid))
         if role != "active" and not lost and waited < OWED_SECONDS and self.claims.others_owe():
-            return WAIT  # It may be running there; its claim is made as soon as there is room.
+            return HOLD  # It may be running there; its claim is made as soon as there is room.
         taken = []
         try:
             for claim in both:
@@ -194,7 +193,7 @@ class Gate:
             self.peers[held.peer].taken.append((held.jid, held.caught_up))
             if held.caught_up:
                 self.peers[held.peer].rescued.append(held.jid)
-        return CLAIM
+        return RUN
 
     def take_unjudged(self, jid):
         """Whether a job that the gate did not judge may start: True if no process has claimed it. Claims it."""
@@ -204,8 +203,7 @@ class Gate:
             return True  # Without claims the active process runs what it has.
 
     def _conclude(self, key, verdict):
-        self.log("claimed" if verdict == CLAIM else "dropped", key[1])
-        verdict = RUN if verdict == CLAIM else DROP
+        self.log("claimed" if verdict == RUN else "dropped", key[1])
         self._verdicts[key] = verdict
         while len(self._verdicts) > MOST_VERDICTS:
             self._verdicts.popitem(last=False)

@@ -8,8 +8,9 @@ import time
 
 from . import masters, options, proof
 from .claims import Claims
-from .decision import DROP
-from .gate import RUN, Gate
+from .coroutines import finish
+from .decision import DROP, RUN
+from .gate import Gate
 from .handshakes import MISSING, Handshakes
 from .joblog import NAME as JOB_LOG
 from .joblog import JobLog
@@ -17,7 +18,7 @@ from .jobs import Jobs
 from .missing import Missing
 from .queues import Queues
 from .report import Others, ReportFile
-from .roles import RolesFile
+from .roles import RolesFile, started_by_switch
 from .singletons import Singletons
 from .slot import seconds_since_boot
 from .subscriptions import Subscriptions
@@ -105,9 +106,7 @@ class Guard:
 
     def started_by_switch(self):
         """Whether a switch started this process, not the boot of the machine or an operator."""
-        roles = self.roles()
-        own = roles.slots.get(self.slot.leader) if roles else None
-        return own.origin == "switch" if own else self.slot.first_role == "standby"
+        return started_by_switch(self.roles(), self.slot)
 
     def beside_others(self):
         """Whether the roles name another process."""
@@ -217,9 +216,7 @@ class Guard:
     async def execute(self, minion, data, token):
         """Salt's own handling of a job that is ours."""
         try:
-            done = self.original("salt.minion.Minion._handle_decoded_payload")(minion, data)
-            if inspect.isawaitable(done):
-                await done
+            await finish(self.original("salt.minion.Minion._handle_decoded_payload")(minion, data))
         finally:
             self.jobs.begun(token)
 
@@ -278,9 +275,7 @@ class Guard:
 
     async def _say_start(self, minion):
         try:
-            done = self.original("salt.minion.Minion._fire_master_minion_start")(minion)
-            if inspect.isawaitable(done):
-                await done
+            await finish(self.original("salt.minion.Minion._fire_master_minion_start")(minion))
             self.silent.remove(minion)
         except Exception as error:  # noqa: BLE001
             log.warning("sidle-guard: cannot fire the start event yet: %s", error)

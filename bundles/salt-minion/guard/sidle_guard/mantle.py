@@ -9,6 +9,8 @@ import json
 import logging
 import os
 
+from .slot import Stat
+
 log = logging.getLogger(__name__)
 PREFIX = "process_responsibility_"
 # From a main process up to the first process of its slot: Salt has one between, wrappers add some.
@@ -43,8 +45,9 @@ def wrap(module, paths):
         default, holder = beside(paths.default_pidfile), None
         try:
             holder = module.check_mantle_of_responsibility(default)
-            if holder is not None and has_ended(holder):
-                holder = None
+            stat = Stat.of(holder) if holder is not None else None
+            if stat and stat.has_ended:
+                holder = None  # To Salt it is still there.
             if holder is not None and not paths.is_of_this_minion(holder):
                 log.error("sidle-guard: another minion runs as process %s, says %s: this one does not start", holder, default)
                 return False
@@ -60,27 +63,11 @@ def wrap(module, paths):
     module.claim_mantle_of_responsibility = claim
 
 
-def _stat(pid):
-    """The fields of a process after its name: state, parent and so on."""
-    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-        return file.read().rpartition(")")[2].split()
-
-
-def has_ended(pid):
-    """Whether a process only waits for its parent to take note of its end: to Salt it is still there."""
-    try:
-        return _stat(pid)[0] in ("Z", "X")
-    except (OSError, IndexError):
-        return False
-
-
 def ancestors(pid):
     """The process itself and those above it."""
     found = []
     while pid > 1 and len(found) < MOST_ANCESTORS:
         found.append(pid)
-        try:
-            pid = int(_stat(pid)[1])
-        except (OSError, ValueError, IndexError):
-            break
+        stat = Stat.of(pid)
+        pid = stat.parent if stat else 0
     return found

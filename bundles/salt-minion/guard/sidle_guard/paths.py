@@ -14,7 +14,7 @@ import shutil
 import sys
 
 from . import mantle
-from .roles import RolesFile
+from .roles import RolesFile, started_by_switch
 from .singletons import config_signature
 from .slot import start_time
 
@@ -58,7 +58,7 @@ class Paths:
             self.prepared_by = os.getpid()
             self.user = opts.get("user")
             self._prepare(self.user)
-        if self._started_by_switch():
+        if started_by_switch(RolesFile(self.slot.path("roles")).read(), self.slot):
             # Salt sleeps that long before it does anything, for the sake of masters after a power cut. A switch has its own `--splay`.
             opts["random_startup_delay"] = 0
         opts["sock_dir"] = self.sock_dir
@@ -144,12 +144,6 @@ class Paths:
             self.loaded_signature = config_signature(self.conf_file, opts)
             self.default_sock_dir, self.sock_dir, self.sockets = default, own, sockets
             self.default_pidfile = self.default_pidfile or opts.get("pidfile")
-
-    def _started_by_switch(self):
-        """Also in idle, where this process is alone from the beginning."""
-        roles = RolesFile(self.slot.path("roles")).read()
-        own = roles.slots.get(self.slot.leader) if roles else None
-        return own.origin == "switch" if own else self.slot.first_role == "standby"
 
     def _is_main(self):
         """Salt's keep-alive parent reads the configuration, too, right after it has started the main process, and jobs may:

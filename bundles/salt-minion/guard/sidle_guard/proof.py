@@ -8,9 +8,10 @@ Not over the minion's bus, as one could from outside: in 3007.17 `SaltEvent.fire
 await what it publishes, so that main never answers there (children wait half a minute for it in vain).
 """
 
-import inspect
 import logging
 import time
+
+from .coroutines import finish
 
 log = logging.getLogger(__name__)
 TIME_LIMIT_SECONDS = 10
@@ -89,8 +90,6 @@ class Proofs:
         """Close it as that version of Salt wants it; a channel that can't be closed harms nobody."""
         try:
             close = getattr(channel, "close_async", None) or getattr(channel, "close", None)
-            done = close() if close else None
-            if inspect.isawaitable(done):
-                await done
+            await finish(close() if close else None)
         except Exception as error:  # noqa: BLE001
             log.debug("sidle-guard: cannot close a channel: %s", error)

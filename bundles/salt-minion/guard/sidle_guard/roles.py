@@ -53,6 +53,12 @@ def parse(text):
     return Roles(serial, slots, frozenset(announce), prove, frozenset(provers))
 
 
+def started_by_switch(roles, slot):
+    """Whether a switch started the process of a slot, not the boot of the machine or an operator: also in idle, where it is alone from the beginning."""
+    own = roles.slots.get(slot.leader) if roles else None
+    return own.origin == "switch" if own else slot.first_role == "standby"
+
+
 class RolesFile:
     """The newest valid content; read again once the file was replaced."""
 

@@ -32,16 +32,30 @@ def seconds_since_boot():
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+class Stat(NamedTuple):
+    """What /proc/<pid>/stat says of a process."""
+
+    # It only waits for its parent to take note of its end.
+    has_ended: bool
+    parent: int
+    start_time: int
+
+    @classmethod
+    def of(cls, pid):
+        """Read it; None: there is no such process."""
+        try:
+            with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+                # The name may hold blanks and brackets; what follows its last bracket doesn't.
+                fields = file.read().rpartition(")")[2].split()
+                return cls(fields[0] in ("Z", "X"), int(fields[1]), int(fields[19]))
+        except (OSError, ValueError, IndexError):
+            return None
+
+
 def start_time(pid):
-    """Field 22 of /proc/<pid>/stat: a pid alone may be another process's by now. None if nothing runs there,
-    also if its parent has yet to learn of its end (state Z or X in field 3)."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            # The name may hold blanks and brackets; what follows its last bracket doesn't.
-            fields = file.read().rpartition(")")[2].split()
-            return None if fields[0] in ("Z", "X") else int(fields[19])
-    except (OSError, ValueError, IndexError):
-        return None
+    """The start of a process, as a pid alone may be another process's by now. None if nothing runs there, or nothing any more."""
+    stat = Stat.of(pid)
+    return None if stat is None or stat.has_ended else stat.start_time
 
 
 def replace_file(path, content, mode=0o644):

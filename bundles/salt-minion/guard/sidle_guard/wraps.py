@@ -1,7 +1,6 @@
 """What of Salt is wrapped, and how: one wrapper per function, each falling back to Salt's own.
 
-In a job's child every wrapper but those of the job itself is Salt's own function again. Versions differ in what is a
-coroutine: 3006 uses Tornado's generators where 3008 has `async def`.
+In a job's child every wrapper but those of the job itself is Salt's own function again.
 """
 
 import functools
@@ -11,14 +10,13 @@ import multiprocessing.util
 import sys
 
 from . import damage, events, shape
-from .channels import ChannelWrappers, when_done
-from .gate import RUN
+from .channels import ChannelWrappers
+from .coroutines import SKIP, around
+from .decision import RUN
 from .guard import Guard
 from .jobs import published_jid
 
 log = logging.getLogger(__name__)
-# Tornado's coroutines may yield an empty list where they would yield a future: it is done at once.
-DONE = []
 
 
 class Missing(Exception):
@@ -63,24 +61,20 @@ def arm(manager, slot, paths):
         guard.overlap = "the configuration was not read by salt.config.minion_config"
     if type(manager)._create_minion_object is not sys.modules["salt.minion"].MinionManager._create_minion_object:
         guard.overlap = guard.overlap or f"{type(manager).__name__} makes minions of another kind"
-    if not guard.overlap:
-        try:
-            wrap_all(guard)
-        except Missing as missing:
-            guard.overlap = unknown(missing)
+    wrap_all(guard)
     guard.begin()
     multiprocessing.util.Finalize(None, guard.end, exitpriority=10)
     return guard
 
 
-def unknown(missing):
-    """Why a minion of this Salt can't run beside another."""
-    return f"the guard does not know this Salt ({sys.modules['salt.version'].__version__}): it has no {missing}"
-
-
 def wrap_all(guard):
-    """Wrap all that the guard needs; Missing if something is not there, and nothing is wrapped."""
-    _Wrapper(guard).wrap_all()
+    """Wrap all that the guard needs. Nothing, where this minion cannot run beside another anyhow, or something is not there: `overlap` then says why."""
+    if guard.overlap:
+        return
+    try:
+        _Wrapper(guard).wrap_all()
+    except Missing as missing:
+        guard.overlap = f"the guard does not know this Salt ({sys.modules['salt.version'].__version__}): it has no {missing}"
 
 
 class _Wrapper(ChannelWrappers):
@@ -145,31 +139,10 @@ class _Wrapper(ChannelWrappers):
     def _handle_decoded_payload(self, original):
         guard = self.guard
 
-        async def later(self, data):
-            if not guard.acts():
-                return await original(self, data)
-            if guard.judge(self, data) == RUN:
-                token = guard.note(self, data)
-                try:
-                    return await original(self, data)
-                finally:
-                    guard.jobs.begun(token)
-            return None
+        def before(minion, data):
+            return guard.note(minion, data) if guard.judge(minion, data) == RUN else SKIP
 
-        def at_once(self, data):
-            if not guard.acts():
-                return original(self, data)
-            if guard.judge(self, data) != RUN:
-                return DONE
-            token = guard.note(self, data)
-            done = DONE
-            try:
-                done = original(self, data)
-            finally:
-                when_done(done, lambda: guard.jobs.begun(token))
-            return done
-
-        return later if inspect.iscoroutinefunction(original) else at_once
+        return around(guard, original, before, lambda token, _: guard.jobs.begun(token))
 
     def _add_process(self, original):
         guard = self.guard
@@ -237,17 +210,10 @@ class _Wrapper(ChannelWrappers):
     def _fire_master_minion_start(self, original):
         guard = self.guard
 
-        async def later(self):
-            if guard.acts() and guard.attempt("hold the start event back", lambda: guard.holds_start_event(self)):
-                return None
-            return await original(self)
+        def before(minion):
+            return SKIP if guard.attempt("hold the start event back", lambda: guard.holds_start_event(minion)) else None
 
-        def at_once(self):
-            if guard.acts() and guard.attempt("hold the start event back", lambda: guard.holds_start_event(self)):
-                return DONE
-            return original(self)
-
-        return later if inspect.iscoroutinefunction(original) else at_once
+        return around(guard, original, before)
 
     def _state_run(self, original):
         return self._not_in_a_switch(original)
@@ -334,45 +300,21 @@ class _Wrapper(ChannelWrappers):
     def _handle_event(self, original):
         guard = self.guard
 
-        def begin(minion, package):
-            guard.jobs.bus.stir()
+        def before(minion, package):
             if guard.hears_by(minion):
-                guard.attempt("forward an event", lambda: events.forward(guard, package))
+                self._hear(package)
+            else:
+                guard.jobs.bus.stir()
             return guard.attempt("watch a return", lambda: events.Watch.begin(guard, minion, package))
 
-        async def later(self, package):
-            watch = guard.acts() and begin(self, package)
-            try:
-                return await original(self, package)
-            finally:
-                if watch:
-                    watch.end()
-
-        def at_once(self, package):
-            watch = guard.acts() and begin(self, package)
-            done = original(self, package)
-            if watch:
-                when_done(done, watch.end)
-            return done
-
-        return later if inspect.iscoroutinefunction(original) else at_once
+        return around(guard, original, before, lambda watch, _: watch and watch.end())
 
     def _handle_manager_event(self, original):
-        guard = self.guard
+        return around(self.guard, original, lambda _, package: self._hear(package))
 
-        async def later(self, package):
-            if guard.acts():
-                guard.jobs.bus.stir()
-                guard.attempt("forward an event", lambda: events.forward(guard, package))
-            return await original(self, package)
-
-        def at_once(self, package):
-            if guard.acts():
-                guard.jobs.bus.stir()
-                guard.attempt("forward an event", lambda: events.forward(guard, package))
-            return original(self, package)
-
-        return later if inspect.iscoroutinefunction(original) else at_once
+    def _hear(self, package):
+        self.guard.jobs.bus.stir()
+        self.guard.attempt("forward an event", lambda: events.forward(self.guard, package))
 
 
 def note_process(guard, processes, process, known=True):

@@ -32,7 +32,7 @@ from sidle_guard import (  # noqa: E402
     roles,
     slot,
 )
-from sidle_guard.decision import CLAIM, DROP, WAIT, decide, missed  # noqa: E402
+from sidle_guard.decision import DROP, HOLD, RUN, decide, missed  # noqa: E402
 
 EARLY, LATE = "20260101000000000001", "20260101000000000002"
 
@@ -208,11 +208,11 @@ class DecisionTest(unittest.TestCase):
 
     def test_roles(self):
         for role, waited, closed, lost, verdict in (
-            ("active", 0, False, False, CLAIM), ("active", 0, True, False, CLAIM),
-            ("standby", 0, False, True, WAIT), ("standby", 1.9, False, False, WAIT), ("standby", 2, False, False, CLAIM),
-            ("draining", 0, False, False, WAIT), ("draining", 0, False, True, CLAIM), ("draining", 2, False, False, CLAIM),
+            ("active", 0, False, False, RUN), ("active", 0, True, False, RUN),
+            ("standby", 0, False, True, HOLD), ("standby", 1.9, False, False, HOLD), ("standby", 2, False, False, RUN),
+            ("draining", 0, False, False, HOLD), ("draining", 0, False, True, RUN), ("draining", 2, False, False, RUN),
             ("closed", 0, True, False, DROP), ("closed", 5, True, True, DROP),
-            ("closed", 0, False, False, WAIT), ("closed", 0, False, True, CLAIM), ("closed", 2, False, False, CLAIM),
+            ("closed", 0, False, False, HOLD), ("closed", 0, False, True, RUN), ("closed", 2, False, False, RUN),
         ):
             with self.subTest(role=role, waited=waited, closed=closed, lost=lost):
                 self.assertEqual(decide(role, waited, closed, lost), verdict)
