@@ -12,7 +12,7 @@ use crate::failure::Class;
 pub use crate::name::AgentKind;
 use crate::os::OsError;
 use crate::os::environment::Passed;
-use crate::os::process::Identity;
+use crate::os::process::{Identity, Program};
 use crate::rehearsal::{Part, Rehearser};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -334,6 +334,8 @@ pub struct Parts {
     pub traces: Option<fn(traces::Inquiry<'_>) -> Option<traces::JobTraces>>,
     /// Shows that a release's programs work on a host.
     pub tryout: Option<tryout::Maker>,
+    /// The program by which the release in a tree says what it brings; None: the tree has none.
+    pub describer: Option<fn(&Path) -> Option<Program>>,
     /// Commands that its releases must have.
     pub commands: &'static [&'static str],
 }
@@ -341,8 +343,9 @@ pub struct Parts {
 impl Parts {
     /// A kind of agent with an observer and nothing else.
     pub const fn new(kind: &'static str, observer: Observer) -> Self {
-        let (rehearser, adopter, examiner, caller, traces, tryout) = (None, None, None, None, None, None);
-        Self { kind, observer, rehearser, adopter, examiner, caller, traces, tryout, commands: &[] }
+        let (rehearser, adopter, examiner, caller, traces, tryout, describer) =
+            (None, None, None, None, None, None, None);
+        Self { kind, observer, rehearser, adopter, examiner, caller, traces, tryout, describer, commands: &[] }
     }
 }
 

@@ -16,7 +16,7 @@ fn good() -> Value {
         "space": {"content_bytes": 1010, "allocated_bytes": 16384, "inodes": 6, "overlap_memory_bytes": 0},
         "commands": {"agent": "bin/agent"},
         "service": {"command": ["agent"], "config": "/etc/demo", "environment": {"A": "1"}},
-        "guard": null, "extras": null, "sbom": null,
+        "guard": null, "extras": [], "kept": [], "sbom": null,
         "payload": {"length": 400, "sha256": HASH},
         "generations": ["1.0-1"],
         "frames": [frame(0, 1024), frame(100, 512 + 512 + 512 + 512 + 1024), frame(200, 512), frame(300, 1024)],
@@ -55,6 +55,21 @@ fn the_manifest_that_is_changed_here_is_accepted_itself() {
         Manifest::parse(&decompress(&compress(&manifest.to_json().unwrap()).unwrap()).unwrap()).unwrap(),
         manifest
     );
+}
+
+#[test]
+fn an_extra_cannot_speak_to_a_terminal() {
+    let extra =
+        json!({"name": "a", "version": "1", "sha256": HASH, "licence": "\u{1b}[2J", "requested": true, "provides": {}});
+    assert!(refused(|value| value["extras"] = json!([extra])).contains("control characters"));
+    let component = json!({"type": "library", "name": "a\nb", "version": "1"});
+    let bill = json!({"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1, "components": [component]});
+    assert!(refused(|value| value["sbom"] = bill.clone()).contains("sbom"));
+    let mut older = good();
+    older["frames"][1]["content_length"] = json!(1024 + 1536 + 512);
+    older["extras"] = json!(null);
+    older.as_object_mut().unwrap().remove("kept");
+    assert!(parse(&older).unwrap().extras.is_empty());
 }
 
 #[test]

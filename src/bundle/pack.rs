@@ -1,6 +1,7 @@
 //! Packs a tree: the same tree, recipe, previous releases and time give the same payload and manifest, byte for byte, on every machine.
 
 use super::compression;
+use super::contents::Contents;
 use super::frames::{self, Group, Holds, Planned, Shape};
 use super::handles::Handles;
 use super::host_versions::SymbolVersions;
@@ -47,6 +48,8 @@ pub struct PackInput<'a> {
     pub threads: usize,
     /// Called with the tar bytes packed so far, and their total.
     pub progress: &'a dyn Fn(u64, u64),
+    /// What the release says of itself.
+    pub contents: Contents,
     /// The directory that gets [`PAYLOAD_NAME`].
     pub output: &'a Dir,
 }
@@ -269,6 +272,7 @@ fn listed(versions: BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, Symb
 /// The manifest of the payload. It is read back and judged: a manifest that hosts refuse never leaves the author.
 fn describe(input: &PackInput<'_>, plan: Plan, payload: Payload, frames: Vec<Frame>) -> Result<Packed, PackError> {
     let recipe = input.recipe;
+    let Contents { extras, kept, sbom, offers } = input.contents.clone();
     let head = Head {
         schema: manifest::SCHEMA,
         package: recipe.package.clone(),
@@ -285,13 +289,14 @@ fn describe(input: &PackInput<'_>, plan: Plan, payload: Payload, frames: Vec<Fra
         commands: recipe.commands.clone(),
         service: recipe.service.clone(),
         guard: recipe.guard.clone(),
-        extras: manifest::Reserved,
-        sbom: manifest::Reserved,
+        extras,
+        kept,
+        sbom,
         payload,
         generations: plan.generations,
         frames,
     };
-    let text = Manifest { head, entries: plan.entries }.to_json().map_err(PackError::Manifest)?;
+    let text = Manifest { head, offers, entries: plan.entries }.to_json().map_err(PackError::Manifest)?;
     let manifest = Manifest::parse(&text).map_err(|error| match error {
         ManifestError::Unsafe(problems) => PackError::Unsafe { tree: input.tree.path().to_owned(), problems },
         error => PackError::Manifest(error),

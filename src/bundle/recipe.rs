@@ -24,6 +24,8 @@ pub struct Recipe {
     pub agent: AgentKind,
     /// The origin of its tree.
     pub build: Build,
+    /// Packages beside the agent's own, each `NAME==VERSION`.
+    pub extras: Vec<String>,
     /// Commands for `sidle run`, and their files.
     pub commands: BTreeMap<String, BundlePath>,
     /// Its service.
@@ -69,6 +71,9 @@ pub enum RecipeError {
     /// `[build]` has neither or both of `command` and `tree`, or an empty command.
     #[error("cannot use the recipe: [build] must have a command or a tree, and only one")]
     Build,
+    /// An extra is not one version of a package.
+    #[error("cannot use the recipe: its extra {0:?} is not NAME==VERSION")]
+    Extra(String),
     /// The first word of the service's command is none of the commands.
     #[error("cannot use the recipe: its service runs {0:?}, which is none of its commands")]
     Service(String),
@@ -86,6 +91,7 @@ impl RecipeError {
             Self::Build => {
                 Some("write `command = [\"./build-tree\"]` or `tree = \"directory\"` below [build]".to_owned())
             }
+            Self::Extra(_) => Some("name one version: extras = [\"saltext-vault==1.8.0\"]".to_owned()),
             Self::Service(name) => Some(format!("add `{name} = \"bin/...\"` below [commands]")),
             Self::Toml(_) => Some("correct the line; docs/authors.md describes recipes".to_owned()),
             Self::Schema(_) => Some("use a newer sidle, or write the recipe in this form".to_owned()),
@@ -112,6 +118,8 @@ struct Document {
 struct BuildTable {
     command: Option<Vec<String>>,
     tree: Option<PathBuf>,
+    #[serde(default)]
+    extras: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -145,6 +153,10 @@ impl Recipe {
             (None, Some(tree)) => Build::Tree(tree),
             _ => return Err(RecipeError::Build),
         };
+        let extras = document.build.extras;
+        if let Some(wrong) = extras.iter().find(|extra| !is_pin(extra)) {
+            return Err(RecipeError::Extra(wrong.clone()));
+        }
         let ServiceTable { command, config, environment } = document.service;
         let program = command.first().cloned().unwrap_or_default();
         if !document.commands.contains_key(&program) {
@@ -154,6 +166,7 @@ impl Recipe {
             package: document.package,
             agent: document.agent,
             build,
+            extras,
             commands: document.commands,
             service: super::manifest::Service { command, config, environment },
             requires: document.requires,
@@ -175,12 +188,22 @@ impl Recipe {
             package,
             agent,
             build: Build::Tree(tree),
+            extras: Vec::new(),
             commands,
             service,
             requires: Requires::default(),
             guard: None,
         })
     }
+}
+
+/// True for `NAME==VERSION`, without ranges, markers and options.
+fn is_pin(text: &str) -> bool {
+    let sane = |part: &str, others: &str| {
+        part.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || others.contains(c))
+    };
+    text.split_once("==").is_some_and(|(name, version)| sane(name, "._-") && sane(version, ".!+_-"))
 }
 
 #[cfg(test)]
@@ -224,6 +247,8 @@ mod tests {
             ("bin/salt-minion", "../bin/salt-minion"),
             ("command = [\"./build-tree\"]", "command = []"),
             ("command = [\"./build-tree\"]", "command = [\"a\"]\ntree = \"b\""),
+            ("[build]", "[build]\nextras = [\"saltext-vault>=1\"]"),
+            ("[build]", "[build]\nextras = [\"saltext-vault==1.0 --index-url=x\"]"),
             ("[\"salt-minion\",", "[\"salt\","),
             ("masters =", "master ="),
             ("package = \"salt-minion\"", "package = \"../x\""),

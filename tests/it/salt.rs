@@ -6,6 +6,7 @@ mod edges;
 mod first;
 mod formula;
 mod handover;
+mod layer;
 mod lazy;
 mod minion;
 mod options;

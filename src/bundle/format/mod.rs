@@ -1,6 +1,7 @@
 //! The formats: manifest, payload frames, archive members, and their limits.
 
 pub mod compression;
+pub mod contents;
 pub mod frames;
 pub mod host_versions;
 pub(in crate::bundle) mod judge;

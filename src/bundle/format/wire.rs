@@ -4,7 +4,7 @@
 use crate::bundle::limits::LIST_MAXIMUM;
 use crate::digest::Digest;
 use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
@@ -123,18 +123,13 @@ pub fn unique_map<'de, D: Deserializer<'de>, V: Deserialize<'de>>(
     deserializer.deserialize_map(Unique(PhantomData))
 }
 
-/// A field for later versions: written as null, read and ignored.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Reserved;
-
-impl Serialize for Reserved {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_none()
+/// A list of at most `LIST_MAXIMUM` items, or null, as older manifests have it: nothing.
+pub fn list_or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    struct Listed<T>(Vec<T>);
+    impl<'de, T: Deserialize<'de>> Deserialize<'de> for Listed<T> {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            list::<_, _, LIST_MAXIMUM>(deserializer).map(Self)
+        }
     }
-}
-
-impl<'de> Deserialize<'de> for Reserved {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        IgnoredAny::deserialize(deserializer).map(|_| Self)
-    }
+    Ok(Option::<Listed<T>>::deserialize(deserializer)?.map_or_else(Vec::new, |Listed(items)| items))
 }

@@ -1,5 +1,6 @@
 //! `sidle inspect`: what a bundle, manifest or metadata file holds, and what this host would say of it. It changes nothing.
 
+use crate::bundle::contents;
 use crate::bundle::file::{BundleReader, BundledRelease, Head};
 use crate::bundle::host_versions;
 use crate::bundle::limits::{MANIFEST_COMPRESSED_MAXIMUM_BYTES, TARGETS_MAXIMUM_BYTES};
@@ -207,6 +208,10 @@ fn details(manifest: &Manifest) -> Vec<(&'static str, String)> {
     if manifest.space.overlap_memory_bytes > 0 {
         details.push(("overlap memory", size(manifest.space.overlap_memory_bytes)));
     }
+    details.extend(contents::words(&manifest.extras, &manifest.kept));
+    if let Some(sbom) = &manifest.sbom {
+        details.push(("bill of materials", format!("{} components (--json has them)", sbom.components.len())));
+    }
     if let Some(guard) = &manifest.guard {
         details.push(("guard", guarded(guard)));
     }
@@ -228,5 +233,6 @@ fn manifest_value(manifest: &Manifest) -> Value {
         "masters": manifest.masters,
         "commands": manifest.commands.keys().collect::<Vec<_>>(), "service": manifest.service,
         "generations": manifest.generations, "guard": manifest.guard,
+        "extras": manifest.extras, "kept": manifest.kept, "sbom": manifest.sbom, "offers": manifest.offers,
     })
 }

@@ -123,7 +123,8 @@ pub fn from_file(
     (effect, hazards): (Effect, Hazards),
 ) -> Result<Installed, Report> {
     let persist = if effect == Effect::Apply { Persist::Store } else { Persist::Forget };
-    place_from_file(context, file, release, (&context.layout, effect, hazards, persist))
+    let trust = context.layout.trust();
+    place_from_file(context, file, release, &trust, (&context.layout, effect, hazards, persist))
 }
 
 /// Installs from a bundle file into another place what this host trusts; the host remembers nothing of it.
@@ -133,18 +134,25 @@ pub fn from_file_elsewhere(
     release: Option<&Release>,
     (layout, hazards): (&Layout, Hazards),
 ) -> Result<Installed, Report> {
-    place_from_file(context, file, release, (layout, Effect::Apply, hazards, Persist::Forget))
+    let trust = context.layout.trust();
+    place_from_file(context, file, release, &trust, (layout, Effect::Apply, hazards, Persist::Forget))
+}
+
+/// Unpacks the newest release of a bundle file into another place, to be read there, if the trust store at `trust` vouches for it.
+pub fn unpacked_elsewhere(context: &Context, file: &Path, trust: &Path, layout: &Layout) -> Result<Installed, Report> {
+    place_from_file(context, file, None, trust, (layout, Effect::Apply, Hazards::Accept, Persist::Forget))
 }
 
 fn place_from_file(
     context: &Context,
     file: &Path,
     release: Option<&Release>,
+    trust: &Path,
     (layout, effect, hazards, persist): (&Layout, Effect, Hazards, Persist),
 ) -> Result<Installed, Report> {
     let file = input::open(file, "a bundle file, which `sidle export` or `sidle pack --repo` writes")?;
     let expiry = Settings::read(&context.layout)?.expiry_by_hand();
-    let trust_store = TrustStore::open(&context.layout.trust())?;
+    let trust_store = TrustStore::open(trust)?;
     let authority = Judge { trust_store: &trust_store, now: clock::now(), expiry, persist };
     let (host, progress) = (Host::read(), progress(context, "installing"));
     let place = Placement { layout, host: &host, hazards, effect, progress: &progress };

@@ -12,7 +12,7 @@ mod tryout;
 mod verify;
 
 pub use collect::{CollectArguments, RemoveArguments, collect, remove};
-pub use install::{InstallArguments, PlaceArguments, Source, from_file, install};
+pub use install::{InstallArguments, PlaceArguments, Source, from_file, install, unpacked_elsewhere};
 pub use list::{ListArguments, list};
 pub use marks::{instances, marks};
 pub use repair::{RepairArguments, repair};

@@ -3,6 +3,7 @@
 
 pub mod again;
 pub mod compare;
+pub mod describing;
 pub mod extras;
 mod packaged;
 pub mod report;
@@ -17,6 +18,8 @@ use std::path::{Path, PathBuf};
 
 /// The program, in a tree's `lib/python3.…/site-packages`.
 const SCRIPT_NAME: &str = "sidle_rehearsal.py";
+/// What describes a release, beside it.
+const RELEASE_SCRIPT_NAME: &str = "sidle_release.py";
 
 /// Where Pythons look for packages below `lib/python3.…`: as Python's own makers have it, and as Debian has it for its Python.
 const PACKAGES_NAMES: [&str; 2] = ["site-packages", "dist-packages"];
@@ -46,13 +49,13 @@ impl SaltRehearser {
     fn script(&self, scene: &Scene) -> Option<PathBuf> {
         let brought = || {
             let mut trees = [Some(&scene.trial), scene.former.part()].into_iter().flatten();
-            trees.find_map(|part| script_of(&part.tree))
+            trees.find_map(|part| script_of(&part.tree, SCRIPT_NAME))
         };
         self.script.clone().or_else(brought)
     }
 }
 
-fn script_of(tree: &Path) -> Option<PathBuf> {
+fn script_of(tree: &Path, script: &str) -> Option<PathBuf> {
     for library in ["lib", "lib64"] {
         let directory = Dir::open_if_exists(&tree.join(library)).ok().flatten();
         for name in directory.map(|directory| directory.names().unwrap_or_default()).unwrap_or_default() {
@@ -62,10 +65,10 @@ fn script_of(tree: &Path) -> Option<PathBuf> {
             let places = PACKAGES_NAMES.map(|packages| tree.join(library).join(&name).join(packages));
             let has_script = |place: &PathBuf| {
                 let packages = Dir::open_if_exists(place).ok().flatten();
-                packages.is_some_and(|packages| matches!(packages.stat(SCRIPT_NAME), Ok(Some(_))))
+                packages.is_some_and(|packages| matches!(packages.stat(script), Ok(Some(_))))
             };
             if let Some(place) = places.iter().find(|place| has_script(place)) {
-                return Some(place.join(SCRIPT_NAME));
+                return Some(place.join(script));
             }
         }
     }
@@ -172,9 +175,9 @@ mod tests {
             let tree = tempfile::tempdir().unwrap();
             let packages = tree.path().join(place);
             std::fs::create_dir_all(&packages).unwrap();
-            assert_eq!(script_of(tree.path()), None);
+            assert_eq!(script_of(tree.path(), SCRIPT_NAME), None);
             std::fs::write(packages.join(SCRIPT_NAME), "").unwrap();
-            assert_eq!(script_of(tree.path()), Some(packages.join(SCRIPT_NAME)));
+            assert_eq!(script_of(tree.path(), SCRIPT_NAME), Some(packages.join(SCRIPT_NAME)));
         }
     }
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests make and look at real files, and run tar")]
 
 use crate::support::trees;
+use sidle::bundle::contents::Contents;
 use sidle::bundle::file::{BundleReader, BundleWriter};
 use sidle::bundle::manifest::{self, EntryKind, Manifest};
 use sidle::bundle::member::{MemberName, MetadataName, ReleaseFile, checksums};
@@ -36,6 +37,7 @@ pub fn pack_as(tree: &Path, output: &Path, version: &str, previous: &[Manifest],
         level: 3,
         threads,
         progress: &|_, _| {},
+        contents: Contents::default(),
         output: &Dir::open(output).unwrap(),
     };
     pack(&input).unwrap()
@@ -240,6 +242,7 @@ fn unsafe_trees_are_not_packed_and_every_problem_is_named() {
         level: 3,
         threads: 2,
         progress: &|_, _| {},
+        contents: Contents::default(),
         output: &Dir::open(directory.path()).unwrap(),
     };
     let message = pack(&input).unwrap_err().to_string();

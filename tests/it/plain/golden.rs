@@ -120,6 +120,15 @@ fn a_host_of_the_first_version_is_read_as_it_was_and_goes_on() {
 }
 
 #[test]
+fn a_manifest_with_extras_kept_modules_and_offers_is_read_and_written_as_it_was() {
+    let old = bytes(&golden("manifest"));
+    let manifest = Manifest::parse(&old).unwrap();
+    assert_eq!(manifest.extras[0].provides["sdb"], ["vault"]);
+    assert!(manifest.offers.functions()["module"]["pkg"].contains("install"));
+    assert_eq!([manifest.to_json().unwrap(), b"\n".to_vec()].concat(), old, "byte for byte");
+}
+
+#[test]
 fn files_of_the_first_version_lose_nothing_when_they_are_written_again() {
     let old = |name: &str| of_host(&format!("{STATE}/{name}"));
     assert_holds(&Journal::parse(&old("journal")).unwrap().to_bytes(), &old("journal"));

@@ -6,6 +6,7 @@
 use crate::support::inside::Inside;
 use crate::support::repositories::RepoBuilder;
 use crate::support::trees;
+use sidle::bundle::contents::Contents;
 use sidle::bundle::manifest::{self, Frame};
 use sidle::bundle::member::ReleaseId;
 use sidle::bundle::pack::{PAYLOAD_NAME, PackInput, Packed, pack};
@@ -143,6 +144,7 @@ fn packed(
         level: 3,
         threads: 2,
         progress: &|_, _| {},
+        contents: Contents::default(),
         output: &Dir::open(&work).unwrap(),
     };
     (pack(&input).unwrap(), work.join(PAYLOAD_NAME))

@@ -4,6 +4,7 @@
 
 use super::trees;
 use jiff::{SignedDuration, Timestamp};
+use sidle::bundle::contents::Contents;
 use sidle::bundle::file::{BundleReader, BundleWriter};
 use sidle::bundle::member::{MemberName, MetadataName, ReleaseFile, ReleaseId, checksums};
 use sidle::bundle::pack::{PAYLOAD_NAME, PackInput, Packed, pack};
@@ -84,6 +85,7 @@ impl RepoBuilder {
             level: 3,
             threads: 1,
             progress: &|_, _| {},
+            contents: Contents::default(),
             output: &Dir::open(&work).unwrap(),
         };
         (pack(&input).unwrap(), work.join(PAYLOAD_NAME))

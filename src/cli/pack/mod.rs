@@ -1,10 +1,14 @@
 //! `sidle pack`: a recipe or a tree becomes a packed release, and with `--repo` a published one in a file of its own.
 
+mod building;
+mod layer;
+
 use super::author::{SigningArguments, SigningKeys, publication_facts, write_bundle};
 use super::dry_run::DryRun;
 use super::facts::{Facts, size};
 use super::{Context, Ended, agents, input, source_date_epoch, usage};
 use crate::agent::AgentKind;
+use crate::bundle::contents::{self, Contents};
 use crate::bundle::host_versions;
 use crate::bundle::limits::MANIFEST_COMPRESSED_MAXIMUM_BYTES;
 use crate::bundle::manifest::{Manifest, decompress};
@@ -12,12 +16,10 @@ use crate::bundle::pack::{LEVEL_BEST, LEVEL_DEFAULT, PAYLOAD_NAME, PackInput, Pa
 use crate::bundle::recipe::{Build, Recipe};
 use crate::bundle::survey::survey;
 use crate::bundle::systems::Systems;
-use crate::failure::{Class, Report};
+use crate::failure::Report;
 use crate::name::PackageName;
 use crate::os::dir::Dir;
-use crate::os::environment::{Need, Passed};
-use crate::os::process::{Directory, Program};
-use crate::os::{clock, environment, file, host};
+use crate::os::{clock, file, host};
 use crate::repository::{Added, PackedRelease, Repository, RepositoryError};
 use crate::store::collect::Effect;
 use crate::trust::publish::Lifetimes;
@@ -30,8 +32,6 @@ use std::path::{Path, PathBuf};
 pub const MANIFEST_NAME: &str = "manifest.json.zst";
 /// Largest recipe read.
 const RECIPE_BYTES_MAXIMUM: u64 = 256 * 1024;
-/// Where a build's tree lies in the output directory while it is packed.
-const BUILD_TREE: &str = ".tree";
 
 /// `sidle pack RECIPE|TREE --version VERSION`
 #[derive(Debug, Args)]
@@ -64,6 +64,15 @@ pub struct PackArguments {
     /// since go into separate frames, which hosts with these files need not fetch [default: the repository of --repo]
     #[arg(long, value_name = "DIR|REPO")]
     previous: Vec<PathBuf>,
+    /// Resolve the recipe's extras, and write their lock beside the recipe: RECIPE-VERSION.lock. Nothing is packed
+    #[arg(long, conflicts_with_all = ["repo", "output", "previous", "keep_modules"])]
+    lock: bool,
+    /// Modules that this version of the agent dropped, to be taken from an older release: NAME for each kind that has it, or KIND.NAME
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', requires = "from")]
+    keep_modules: Vec<String>,
+    /// The older release: a bundle file that this host or --repo trusts, or a directory with its tree
+    #[arg(long, value_name = "OLD", requires = "keep_modules")]
+    from: Option<PathBuf>,
     /// The directory for manifest and payload [default: PACKAGE-RELEASE here]; with --repo, the bundle file [default: PACKAGE-RELEASE.sidle here]
     #[arg(long, short, value_name = "DIR|FILE")]
     output: Option<PathBuf>,
@@ -87,6 +96,9 @@ struct PackPlan {
     recipe: Recipe,
     /// The directory in which a build's command runs, and to which its tree is relative.
     home: PathBuf,
+    /// The name of the recipe's file, without its extension.
+    stem: String,
+    version: Version,
     /// `PACKAGE-RELEASE`.
     name: String,
     output: PathBuf,
@@ -114,10 +126,19 @@ pub fn pack(context: &Context, arguments: &PackArguments) -> Result<Ended, Repor
         _ => Path::new("."),
     };
     let parent = Dir::open_or_create(parent, 0o755)?;
-    let work = Work::new(&parent, format!(".{}.packing", plan.name))?;
+    let work = building::Work::new(&parent, format!(".{}.packing", plan.name))?;
+    if arguments.lock {
+        let lock = building::lock(context, arguments, &plan, &work)?;
+        let facts = Facts::new()
+            .with("locked", lock.display())
+            .with("next", "look at the lock, keep it with the recipe, and pack");
+        context.output.result(facts, json!({"lock": lock, "extras": plan.recipe.extras}));
+        return Ok(Ended::Well);
+    }
     let output = if keys.is_some() { work.directory.try_clone()? } else { Dir::open_or_create(&plan.output, 0o755)? };
-    let tree = tree(context, arguments, &plan, &work)?;
-    let packed = compress(context, arguments, &plan, &tree, &output)?;
+    let tree = building::tree(context, arguments, &plan, &work)?;
+    let contents = layer::contents(arguments, &plan, &tree)?;
+    let packed = compress(context, arguments, &plan, (&tree, contents), &output)?;
     output.write_atomic(MANIFEST_NAME, &packed.manifest_bytes, 0o644)?;
     match (&arguments.repo, &keys) {
         (Some(path), Some(keys)) => {
@@ -146,6 +167,14 @@ fn dry_run(
     plan: &PackPlan,
     keys: Option<&SigningKeys>,
 ) -> Result<Ended, Report> {
+    if arguments.lock {
+        let lock = layer::lock_of(plan);
+        context.output.result(
+            Facts::new().with("would lock", lock.display()),
+            json!({"lock": lock, "extras": plan.recipe.extras}),
+        );
+        return Ok(Ended::Well);
+    }
     let mut facts = Facts::new().with("would pack", &plan.name);
     let mut value = json!({
         "package": plan.recipe.package, "release": format!("{}-{}", arguments.version, arguments.revision), "output": plan.output,
@@ -154,7 +183,7 @@ fn dry_run(
         facts.add("would build by", command.join(" "));
     } else {
         let requires = &plan.recipe.requires;
-        let tree = named_tree(arguments, plan)?;
+        let tree = building::named_tree(arguments, plan)?;
         let survey = survey(&tree, &requires.libraries, requires.glibc, host::parallelism())?;
         let bytes: u64 = survey.found.iter().map(|(entry, _)| entry.size()).sum();
         facts.add("files", format!("{} in {} entries", size(bytes), survey.found.len()));
@@ -173,29 +202,6 @@ fn dry_run(
     }
     context.output.result(facts, value);
     Ok(Ended::Well)
-}
-
-/// The temporary directory. The next pack of the same release replaces the leftover of a crash.
-struct Work<'a> {
-    parent: &'a Dir,
-    name: String,
-    directory: Dir,
-}
-
-impl<'a> Work<'a> {
-    fn new(parent: &'a Dir, name: String) -> Result<Self, Report> {
-        parent.remove_tree(&name)?;
-        parent.make_dir(&name, 0o700)?;
-        let directory = parent.child(&name)?;
-        Ok(Self { parent, name, directory })
-    }
-}
-
-impl Drop for Work<'_> {
-    fn drop(&mut self) {
-        // A build may leave directories that nobody may write to; what stays is named when the next pack can't remove it.
-        let _ = self.parent.remove_tree(&self.name);
-    }
 }
 
 fn plan(arguments: &PackArguments) -> Result<PackPlan, Report> {
@@ -228,7 +234,9 @@ fn plan(arguments: &PackArguments) -> Result<PackPlan, Report> {
     // No release comes after itself: packed once more, after a failure, it has the same bytes.
     previous.retain(|manifest| (&manifest.version, manifest.revision) != (&arguments.version, arguments.revision));
     let level = arguments.level.unwrap_or(if arguments.best { LEVEL_BEST } else { LEVEL_DEFAULT });
-    Ok(PackPlan { recipe, home, name, output, previous, epoch: source_date_epoch()?, level })
+    let stem = arguments.recipe.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let version = arguments.version.clone();
+    Ok(PackPlan { recipe, home, stem, version, name, output, previous, epoch: source_date_epoch()?, level })
 }
 
 fn recipe(arguments: &PackArguments) -> Result<(Recipe, PathBuf), Report> {
@@ -270,57 +278,11 @@ fn manifests(path: &Path, package: &PackageName) -> Result<Vec<Manifest>, Report
     listed.map(|one| parse(repository.manifest(&one.id)?)).collect()
 }
 
-/// The tree that exists already: the one that was named, or the recipe's.
-fn named_tree(arguments: &PackArguments, plan: &PackPlan) -> Result<Dir, Report> {
-    match (&arguments.tree, &plan.recipe.build) {
-        (None, Build::Tree(tree)) => Dir::open(&plan.home.join(tree))
-            .map_err(|error| input::explained(error, "the tree that the recipe's [build] has")),
-        (tree, _) => Dir::open(tree.as_deref().unwrap_or(Path::new("")))
-            .map_err(|error| input::explained(error, "the directory that is the tree")),
-    }
-}
-
-/// The tree to pack: the one that was named, the recipe's, or the one that its command fills.
-fn tree(context: &Context, arguments: &PackArguments, plan: &PackPlan, work: &Work<'_>) -> Result<Dir, Report> {
-    let command = match (&arguments.tree, &plan.recipe.build) {
-        (Some(_), _) | (None, Build::Tree(_)) => return named_tree(arguments, plan),
-        (None, Build::Command(command)) => command,
-    };
-    let tree = work.directory.child_or_create(BUILD_TREE, 0o755)?;
-    let Some((program, words)) = command.split_first() else {
-        return Err(usage(
-            "cannot build: the recipe's command is empty",
-            "write `command = [\"./build-tree\"]` below [build]",
-        ));
-    };
-    // A path is the recipe's own file; a bare name is looked for in PATH.
-    let path = if program.contains('/') { plan.home.join(program) } else { PathBuf::from(program) };
-    let passed = Passed::default().with(Need::Network).with(Need::Build);
-    let mut build = Program { arguments: words.iter().map(Into::into).collect(), ..Program::new(path) }
-        .passing(passed)
-        // The command names the recipe's own files from there.
-        .working(Directory::At(plan.home.clone()))
-        .variable("SIDLE_VERSION", arguments.version.as_str())
-        .variable("SIDLE_TREE", file::canonical(tree.path())?);
-    if let Some(source) = &arguments.source {
-        build = build.variable("SIDLE_SOURCE", source);
-    }
-    if environment::variable("SOURCE_DATE_EPOCH").is_some() {
-        build = build.variable("SOURCE_DATE_EPOCH", plan.epoch.to_string());
-    }
-    context.output.step(format!("building {}: {}", plan.name, command.join(" ")));
-    if build.run()? {
-        return Ok(tree);
-    }
-    Err(Report::of(Class::Failed, format!("cannot build {}: {} failed", plan.name, command.join(" ")))
-        .hint("the command's messages, above, say why; nothing was packed"))
-}
-
 fn compress(
     context: &Context,
     arguments: &PackArguments,
     plan: &PackPlan,
-    tree: &Dir,
+    (tree, contents): (&Dir, Contents),
     output: &Dir,
 ) -> Result<Packed, Report> {
     let bar = context.output.bar("packing");
@@ -338,6 +300,7 @@ fn compress(
         level: plan.level,
         threads: host::parallelism(),
         progress: &progress,
+        contents,
         output,
     });
     bar.finish_and_clear();
@@ -362,6 +325,9 @@ fn packed_facts(packed: &Packed) -> Facts {
     if !manifest.host_libraries.is_empty() {
         facts.add("needs libraries", host_versions::in_words(&manifest.host_libraries, &manifest.host_versions));
     }
+    for (name, value) in contents::words(&manifest.extras, &manifest.kept) {
+        facts.add(name, value);
+    }
     facts
 }
 
@@ -373,7 +339,7 @@ fn tell(context: &Context, packed: &Packed, plan: &PackPlan) {
         "package": manifest.package, "release": manifest.release(), "platform": manifest.platform, "output": plan.output,
         "content_bytes": manifest.space.content_bytes, "payload_bytes": manifest.payload.length,
         "payload_sha256": manifest.payload.sha256, "libc_floor": manifest.libc_floor, "host_libraries": manifest.host_libraries,
-        "host_versions": manifest.host_versions,
+        "host_versions": manifest.host_versions, "extras": manifest.extras, "kept": manifest.kept,
     });
     context.output.result(facts, value);
 }

@@ -1,0 +1,106 @@
+"""What an older release's module brings along, and which locks are read."""
+
+import ast
+import pathlib
+import tempfile
+import unittest
+
+from builder import extras, guard, kept
+from builder.process import Refusal
+
+HASH = "a" * 64
+PYTHON = "python 3.11 linux-x86_64"
+
+
+def tree(directory, name, files):
+    """A tree with these files below its packages' directory."""
+    site = pathlib.Path(directory) / name / "lib" / "python3.11" / "site-packages"
+    for path, text in files.items():
+        (site / path).parent.mkdir(parents=True, exist_ok=True)
+        (site / path).write_text(text, encoding="utf-8")
+    return site
+
+
+class TestKept(unittest.TestCase):
+    """Files, helpers and shims."""
+
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = directory.name
+
+    def brought(self, old, new, name="zebra"):
+        """What comes with a module, and the new release's directory."""
+        old, new = kept.Site(tree(self.directory, "old", old)), kept.Site(tree(self.directory, "new", new))
+        (_, _, file), = kept.choose(name, old, new, "salt 1")
+        return kept.bring(file, old, new, {file}, "salt 1"), new.directory
+
+    def test_helpers_come_along_all_the_way_down(self):
+        """A helper's own helpers come, too; what the new release has stays as it is."""
+        (helpers, shims), site = self.brought(
+            {"salt/modules/zebra.py": "import salt.utils.stripes\nimport salt.utils.files\n",
+             "salt/utils/stripes.py": "from salt.utils import paint\n", "salt/utils/paint.py": "", "salt/utils/files.py": "old = 1\n"},
+            {"salt/utils/files.py": "new = 1\n"})
+        self.assertEqual((helpers, shims), ({"salt/utils/stripes.py", "salt/utils/paint.py"}, set()))
+        self.assertEqual((site / "salt/utils/files.py").read_text(encoding="utf-8"), "new = 1\n")
+
+    def test_a_package_that_moved_gets_a_shim(self):
+        """`salt.ext.tornado` is tornado's own package in a later Salt."""
+        (helpers, shims), site = self.brought(
+            {"salt/modules/zebra.py": "import salt.ext.tornado.ioloop\nloop = salt.ext.tornado.ioloop.IOLoop\n",
+             "salt/ext/tornado/__init__.py": "", "salt/ext/tornado/ioloop.py": "class IOLoop: pass\n"},
+            {"tornado/__init__.py": "", "tornado/ioloop.py": "class IOLoop: pass\n"})
+        self.assertEqual((helpers, shims), (set(), {"salt.ext.tornado is tornado", "salt.ext.tornado.ioloop is tornado.ioloop"}))
+        self.assertIn('sys.modules["tornado.ioloop"]', (site / "salt/ext/tornado/ioloop.py").read_text(encoding="utf-8"))
+
+    def test_a_name_that_is_gone_refuses(self):
+        """A function that only fails when it is called is seen before."""
+        files = {"salt/modules/zebra.py": "import salt.utils.files\ndef go():\n    return salt.utils.files.lost()\n", "salt/utils/files.py": "def lost(): pass\n"}
+        with self.assertRaisesRegex(Refusal, r"uses salt\.utils\.files\.lost, which the new release does not have"):
+            self.brought(files, {"salt/utils/files.py": "from salt.utils.more import *\n", "salt/utils/more.py": "found = 1\n"})
+
+    def test_a_module_of_the_new_release_is_never_replaced(self):
+        """Only kinds that the new release lacks are taken."""
+        old = kept.Site(tree(self.directory, "old", {"salt/modules/zebra.py": "", "salt/states/zebra.py": ""}))
+        new = kept.Site(tree(self.directory, "new", {"salt/modules/zebra.py": ""}))
+        self.assertEqual(kept.choose("zebra", old, new, "salt 1"), [("states", "zebra", "salt/states/zebra.py")])
+        with self.assertRaisesRegex(Refusal, "has module zebra of its own"):
+            kept.choose("module.zebra", old, new, "salt 1")
+
+    def test_kinds_are_those_that_a_release_is_described_by(self):
+        """Both lists have the same kinds and directories."""
+        source = (guard.SOURCE / "sidle_release.py").read_text(encoding="utf-8")
+        kinds = next(node.value for node in ast.parse(source).body if isinstance(node, ast.Assign) and node.targets[0].id == "KINDS")
+        self.assertEqual(kept.FOLDERS, {kind: places[0] for kind, places in ast.literal_eval(kinds).items()})
+
+
+class TestLock(unittest.TestCase):
+    """Which locks are refused, and in what words."""
+
+    def read(self, *lines, extras_wanted=("saltext-good==1.0",)):
+        """Read a lock of these lines."""
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory) / "site-1.lock"
+            path.write_text("\n".join([*lines, ""]), encoding="utf-8")
+            return extras.read_lock(path, list(extras_wanted), PYTHON)
+
+    def test_a_lock_names_each_package_with_its_hash(self):
+        """A whole lock, and all ways to be none."""
+        good = [extras.LOCK_HEAD, f"# {PYTHON}", "# extra saltext-good==1.0", f"saltext-good==1.0 --hash=sha256:{HASH}", f"dep==2 --hash=sha256:{HASH}"]
+        self.assertEqual([package.name for package in self.read(*good)], ["saltext-good", "dep"])
+        for lines, reason in [
+            (["# sidle lock 2", *good[1:]], "does not begin with"),
+            ([good[0], "# python 3.13 linux-x86_64", *good[2:]], "made for python 3.13"),
+            ([*good[:2], *good[3:]], "differ in saltext-good==1.0"),
+            ([*good[:3], good[4]], "no hash of saltext-good==1.0"),
+            ([*good[:3], "saltext-good==1.0"], "line 4 is not"),
+            ([*good, "--index-url https://elsewhere"], "line 6 is not"),
+        ]:
+            with self.assertRaisesRegex(Refusal, reason):
+                self.read(*lines)
+
+    def test_an_extra_is_one_version_and_no_option(self):
+        """SIDLE_EXTRAS ends up in pip's command line."""
+        for wrong in ("saltext-good", "saltext-good>=1", "--index-url==x", "a==1;b"):
+            with self.assertRaises(Refusal):
+                extras.wanted(wrong)

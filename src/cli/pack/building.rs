@@ -1,0 +1,142 @@
+//! The tree of a release: built by the recipe's command, or there already; and the lock of its extras.
+
+use super::layer::{Keeping, lock_of};
+use super::{PackArguments, PackPlan};
+use crate::bundle::recipe::Build;
+use crate::cli::{Context, input, usage};
+use crate::failure::{Class, Report};
+use crate::os::dir::Dir;
+use crate::os::environment::{Need, Passed};
+use crate::os::process::{Directory, Program};
+use crate::os::{environment, file};
+use std::path::{Path, PathBuf};
+
+/// Where a build's tree lies in the output directory while it is packed.
+const BUILD_TREE: &str = ".tree";
+/// Where a build writes a lock, before it is put beside the recipe.
+const LOCK: &str = "lock";
+/// Largest lock read: ten thousand packages.
+const LOCK_BYTES_MAXIMUM: u64 = 2 << 20;
+
+/// The temporary directory. The next pack of the same release replaces the leftover of a crash.
+pub(super) struct Work<'a> {
+    parent: &'a Dir,
+    name: String,
+    /// The directory itself.
+    pub(super) directory: Dir,
+}
+
+impl<'a> Work<'a> {
+    /// Makes it anew.
+    pub(super) fn new(parent: &'a Dir, name: String) -> Result<Self, Report> {
+        parent.remove_tree(&name)?;
+        parent.make_dir(&name, 0o700)?;
+        let directory = parent.child(&name)?;
+        Ok(Self { parent, name, directory })
+    }
+}
+
+impl Drop for Work<'_> {
+    fn drop(&mut self) {
+        // A build may leave directories that nobody may write to; what stays is named when the next pack can't remove it.
+        let _ = self.parent.remove_tree(&self.name);
+    }
+}
+
+/// The tree that exists already: the one that was named, or the recipe's.
+pub(super) fn named_tree(arguments: &PackArguments, plan: &PackPlan) -> Result<Dir, Report> {
+    match (&arguments.tree, &plan.recipe.build) {
+        (None, Build::Tree(tree)) => Dir::open(&plan.home.join(tree))
+            .map_err(|error| input::explained(error, "the tree that the recipe's [build] has")),
+        (tree, _) => Dir::open(tree.as_deref().unwrap_or(Path::new("")))
+            .map_err(|error| input::explained(error, "the directory that is the tree")),
+    }
+}
+
+/// The tree to pack: the one that was named, the recipe's, or the one that its command fills.
+pub(super) fn tree(
+    context: &Context,
+    arguments: &PackArguments,
+    plan: &PackPlan,
+    work: &Work<'_>,
+) -> Result<Dir, Report> {
+    let command = match (&arguments.tree, &plan.recipe.build) {
+        (Some(_), _) | (None, Build::Tree(_)) => return named_tree(arguments, plan),
+        (None, Build::Command(command)) => command,
+    };
+    let tree = work.directory.child_or_create(BUILD_TREE, 0o755)?;
+    let keeping = Keeping::prepare(context, arguments, &work.directory)?;
+    let mut build = building(arguments, plan, command, tree.path())?;
+    if !plan.recipe.extras.is_empty() {
+        build = build.variable("SIDLE_EXTRAS", plan.recipe.extras.join(" ")).variable("SIDLE_LOCK", lock_of(plan));
+    }
+    if let Some(Keeping { names, tree, origin }) = &keeping {
+        build = build.variable("SIDLE_KEEP", names).variable("SIDLE_KEEP_FROM", tree);
+        build = build.variable("SIDLE_KEEP_ORIGIN", origin);
+    }
+    run(context, plan, command, &build)?;
+    Ok(tree)
+}
+
+/// Writes the lock of the recipe's extras beside the recipe.
+pub(super) fn lock(
+    context: &Context,
+    arguments: &PackArguments,
+    plan: &PackPlan,
+    work: &Work<'_>,
+) -> Result<PathBuf, Report> {
+    let Build::Command(command) = &plan.recipe.build else {
+        let hint = "write `command = [\"./build-tree\"]` below [build]: the build's command asks pip";
+        return Err(usage("cannot write a lock: the recipe has no command that builds the tree", hint));
+    };
+    let tree = match &arguments.tree {
+        Some(_) => named_tree(arguments, plan)?,
+        None => work.directory.child_or_create(BUILD_TREE, 0o755)?,
+    };
+    let written = file::canonical(work.directory.path())?.join(LOCK);
+    let build = building(arguments, plan, command, tree.path())?
+        .variable("SIDLE_STEP", "lock")
+        .variable("SIDLE_EXTRAS", plan.recipe.extras.join(" "))
+        .variable("SIDLE_LOCK", &written);
+    run(context, plan, command, &build)?;
+    let text = input::read(&written, LOCK_BYTES_MAXIMUM, "the lock that the build's command writes")?;
+    let lock = lock_of(plan);
+    let name = lock.file_name().unwrap_or_default().to_owned();
+    Dir::open(&plan.home)?.write_atomic(&name, &text, 0o644)?;
+    Ok(lock)
+}
+
+/// The recipe's command, with what every step of it gets.
+fn building(arguments: &PackArguments, plan: &PackPlan, command: &[String], tree: &Path) -> Result<Program, Report> {
+    let Some((program, words)) = command.split_first() else {
+        return Err(usage(
+            "cannot build: the recipe's command is empty",
+            "write `command = [\"./build-tree\"]` below [build]",
+        ));
+    };
+    // A path is the recipe's own file; a bare name is looked for in PATH.
+    let path = if program.contains('/') { plan.home.join(program) } else { PathBuf::from(program) };
+    let passed = Passed::default().with(Need::Network).with(Need::Build);
+    let mut build = Program { arguments: words.iter().map(Into::into).collect(), ..Program::new(path) }
+        .passing(passed)
+        // The command names the recipe's own files from there.
+        .working(Directory::At(plan.home.clone()))
+        .variable("SIDLE_VERSION", arguments.version.as_str())
+        .variable("SIDLE_TREE", file::canonical(tree)?);
+    if let Some(source) = &arguments.source {
+        build = build.variable("SIDLE_SOURCE", source);
+    }
+    if environment::variable("SOURCE_DATE_EPOCH").is_some() {
+        build = build.variable("SOURCE_DATE_EPOCH", plan.epoch.to_string());
+    }
+    Ok(build)
+}
+
+fn run(context: &Context, plan: &PackPlan, command: &[String], build: &Program) -> Result<(), Report> {
+    context.output.step(format!("building {}: {}", plan.name, command.join(" ")));
+    if build.run()? {
+        return Ok(());
+    }
+    Err(Report::of(Class::Failed, format!("cannot build {}: {} failed", plan.name, command.join(" ")))
+        .hint("the command's messages, above, say why; nothing was packed"))
+}
