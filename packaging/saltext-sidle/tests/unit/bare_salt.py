@@ -43,6 +43,8 @@ MODULES = {
     "salt.client": {"LocalClient": None},
     "salt.exceptions": dict.fromkeys(("SaltException", "SaltCacheError", "SaltClientError", "SaltReqTimeoutError"), SaltException),
     "salt.fileclient": {},
+    "salt.key": {},
+    "salt.minion": {},
     "salt.payload": {"loads": _loads},
     "salt.utils": {},
     "salt.utils.event": {"get_event": None},

@@ -13,7 +13,7 @@ import test_why
 from test_why import JID, NOW, THEN, answering, job, silent, switch
 
 with bare_salt.importable():
-    from saltext.sidle.fleet import again, missing
+    from saltext.sidle.fleet import again, missed, missing
 
 #: Published for ten thousand minions; for which, is not on record.
 JOB = job(expected=None, returned=[])
@@ -130,6 +130,36 @@ class Again(unittest.TestCase):
         for wrong in ("../x", "/etc/passwd", "", "a\nb"):
             with self.subTest(wrong), self.assertRaises(again.names.WrongName):
                 self.again.run(wrong, ["a"])
+
+
+class Missed(unittest.TestCase):
+    def setUp(self):
+        self.report = missed.Report("web17", THEN, [
+            missed.Missed("20260921141320000000", "state.apply", THEN, "missed-in-switch", "missed it in the downtime of a switch", True),
+            missed.Missed("20260921141321000000", "test.ping", THEN + 1, "restarted", "started after it was published", False),
+            missed.Missed("20260921141322000000", "test.ping", THEN + 2, "missed-in-switch", "missed it in the downtime of a switch", True),
+        ])  # fmt: skip
+
+    def test_each_job_has_a_line_and_states_are_named_as_such(self):
+        text = missed.render(self.report)
+        self.assertIn("3 jobs of the last", text)
+        self.assertIn("state.apply (a state: it changes the host): missed it in the downtime of a switch  [missed-in-switch]", text)
+        self.assertIn("run='[20260921141320000000, 20260921141322000000]'", text)
+        self.assertIn("has returned each job", missed.render(missed.Report("web17", THEN, [])))
+
+    def test_only_what_surely_did_not_begin_can_be_chosen(self):
+        self.assertEqual(missed.chosen(self.report, True), ["20260921141320000000", "20260921141322000000"])
+        # The oldest one first, however they are named; YAML makes numbers of ids.
+        self.assertEqual(missed.chosen(self.report, [20260921141322000000, "20260921141320000000"]), ["20260921141320000000", "20260921141322000000"])
+        for wrong in ("20260921141321000000", ["20260921141320000000", "20260921141321000000"], "nonsense"):
+            with self.subTest(wrong), self.assertRaisesRegex(missing.MissingError, "nothing was run"):
+                missed.chosen(self.report, wrong)
+
+    def test_times(self):
+        self.assertEqual([missed.seconds_of(text) for text in ("30m", "24h", "7d", "90", 90)], [1800, 86400, 604800, 90, 90])
+        for wrong in ("", "h", "0h", "-1h", "1w", "1.5h", "400d", "٣h"):
+            with self.subTest(wrong), self.assertRaisesRegex(missing.MissingError, "30m, 24h or 7d"):
+                missed.seconds_of(wrong)
 
 
 if __name__ == "__main__":

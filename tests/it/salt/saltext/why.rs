@@ -75,7 +75,7 @@ impl Fleet {
 
     /// Of the job that both minions missed: of one it is sure that the job did not begin there, of the other it is not. A third minion was accepted and
     /// never came, a fourth one waits for a person.
-    fn names_all_that_are_missing(&self, missed: &str) {
+    fn names_all_that_are_missing(&self, killed: &str, missed: &str) {
         for place in ["minions/web8", "minions_pre/web9"] {
             fs::copy(self.keys().join("minions/web1"), self.keys().join(place)).unwrap();
         }
@@ -108,9 +108,19 @@ impl Fleet {
         assert_eq!(found, expected.map(|(cause, id)| (cause.to_owned(), json!([id]))), "{told:#}");
         assert_eq!(told["can_run_again"], json!(["web1"]), "{told:#}");
 
-        let again = of_all(&[missed, "run_again=True"]);
-        let note = again["notes"][0].as_str().unwrap();
-        let jid = note.split("as job ").nth(1).and_then(|rest| rest.split(':').next()).expect(note).to_owned();
+        let jobs = |report: &Value| -> Vec<(Value, Value, Value)> {
+            let jobs = report["jobs"].as_array().unwrap_or_else(|| panic!("{report:#}")).iter();
+            jobs.map(|job| (job["jid"].clone(), job["cause"].clone(), job["can_run_again"].clone())).collect()
+        };
+        let of_one = self.runner(&["sidle.missed", "web1", "format=data", &format!("run=[{missed}]")]);
+        // After these come jobs that asked whether it is there again.
+        assert_eq!(
+            jobs(&of_one)[..2],
+            [(json!(killed), json!("died"), json!(false)), (json!(missed), json!("was-stopped"), json!(true))],
+            "{of_one:#}"
+        );
+        let note = of_one["notes"][0].as_str().unwrap();
+        let jid = note.split("as job ").nth(1).expect(note).to_owned();
         eventually(30, "it has returned", || if self.has_returned("web1", &jid) { Ok(()) } else { Err(jid.clone()) });
         let load = self.runner(&["jobs.list_job", &jid]);
         assert_eq!((&load["Minions"], &load["Function"]), (&json!(["web1"]), &json!("test.ping")), "{load:#}");
@@ -182,5 +192,5 @@ fn each_minion_that_did_not_return_has_its_cause_and_a_remedy() {
     let shown = fleet.runner(&["sidle.why", "web1", &missed]);
     let lines: Vec<&str> = shown.as_str().unwrap().lines().collect();
     assert!(lines[0].starts_with("web1 was not connected") && lines.contains(&"Remedy:"), "{shown}");
-    fleet.names_all_that_are_missing(&missed);
+    fleet.names_all_that_are_missing(&killed, &missed);
 }

@@ -43,6 +43,18 @@ def summary(record):
     }
 
 
+def details(record):
+    """Returns the state of a rollout with each of its hosts."""
+    return {**summary(record), "failures": list(record["failures"].values()), "hosts": record["hosts"]}
+
+
+def has_work(record):
+    """Returns whether somebody should drive a rollout."""
+    in_progress = (states.WAITING, *states.IN_FLIGHT_STATES)
+    is_late = record["status"] == states.LATE and any(host["state"] in in_progress for host in record["hosts"].values())
+    return is_late or record["status"] == states.RUNNING
+
+
 def _outcome(record):
     return {**summary(record), "retcode": 1} if record["status"] in (states.HALTED, states.ABORTED) else summary(record)
 

@@ -59,6 +59,25 @@ def missing(opts, own, jid, target, form, file, run_again):
     return report.render(found) if form == "text" else report.written(found)
 
 
+def missed(opts, own, minion, since, form, run):
+    """Asks a minion what became of the jobs that it did not return, and shows them; runs the chosen ones again."""
+    from . import again
+    from . import missed as report
+
+    own_id = names.minion(str(minion))
+    if form not in ("text", "data"):
+        raise report.MissingError("cannot use this format: formats are text and data")
+
+    def ask(ids, function, arguments):
+        return own.ask(ids, function, arguments, seconds=_seconds(opts), read=lambda told: told)
+
+    found = report.collect_jobs(opts, ask, own_id, report.seconds_of(since))
+    for jid in report.chosen(found, run) if run else ():
+        done = again.Again(opts).run(jid, [own_id])
+        found.notes.append(f"{jid} runs again, as job {done[0]}" if done else f"{jid} was run again before: it is not run twice")
+    return report.render(found) if form == "text" else report.written(found)
+
+
 def _again(jid, ids, able):
     if jid:
         return f"{len(ids)} of them run it again, as job {jid}: `salt-run jobs.lookup_jid {jid}`"

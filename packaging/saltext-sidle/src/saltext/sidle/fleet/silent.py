@@ -52,7 +52,7 @@ def collect_all(opts, ask, jid=None, target=None, rollouts=()):
     Collects what is known of each minion that did not return a job. Without a job: the newest one that lacks a return. `target`: a target and its type, of
     those who should have returned [default: as the master published it]. `ask`: as `Bus.ask`. Raises `MissingError`.
     """
-    master = _Master(opts)
+    master = Master(opts)
     jid = jid or master.newest_with_missing()
     if jid is None:
         raise MissingError("no job in the job cache lacks a return; name a job: `salt-run jobs.list_jobs` lists them")
@@ -72,7 +72,7 @@ def _expected(opts, job, target):
     return [*ids, *unknown]
 
 
-class _Master:
+class Master:
     """What a master has on its disk and on its sockets."""
 
     def __init__(self, opts):
@@ -84,13 +84,22 @@ class _Master:
 
     # --- jobs ------------------------------------------------------------------------------------------------------
 
+    def unreturned(self, minion, since):
+        """Yields the jobs that were published after a time for a minion, and that it did not return, the newest first: pairs of an id and a job."""
+        for jid in self._newest_jobs():
+            if (facts.time_of(jid) or since) < since:
+                return
+            load = None if self._has_returned(jid, minion) else collect.stored_job(self._cache, self._name, jid)
+            if load and minion in (load["Minions"] or ()) and not _is_own_question(load):
+                yield jid, self.job(jid)
+
     def newest_with_missing(self):
         """Returns the newest job that lacks a return, and that a command has stopped waiting for; None: there is none."""
         # The time that a command waits for an answer, before it asks who still works on the job.
         until = time.time() - self._opts.get("timeout", 5)
         for jid in self._newest_jobs():
             load = collect.stored_job(self._cache, self._name, jid)
-            if not load or not load["Minions"] or set(collect.OWN_QUESTIONS) & set(load["fun"].split(", ")):
+            if not load or not load["Minions"] or _is_own_question(load):
                 continue
             if (facts.time_of(jid) or 0) < until and set(load["Minions"]) - self._returned(jid):
                 return jid
@@ -108,11 +117,19 @@ class _Master:
                 # Deleted meanwhile: it was too old.
                 continue
 
+    def _place(self, jid):
+        return salt.utils.jid.jid_dir(jid, self._jobs, self._opts["hash_type"])
+
+    def _has_returned(self, jid, minion):
+        if self._name != "local_cache":
+            return minion in self._returned(jid)
+        return os.path.exists(os.path.join(self._place(jid), minion, "return.p"))
+
     def _returned(self, jid):
         """Returns who has returned a job; of the returns themselves, which may be large, none is read."""
         if self._name != "local_cache":
             return set(self._cache[f"{self._name}.get_jid"](jid) or {})
-        place = salt.utils.jid.jid_dir(jid, self._jobs, self._opts["hash_type"])
+        place = self._place(jid)
         try:
             return {name for name in os.listdir(place) if os.path.exists(os.path.join(place, name, "return.p"))}
         except OSError:
@@ -126,8 +143,7 @@ class _Master:
                 f"this master knows no job {jid}: `salt-run jobs.list_jobs` lists its jobs; it keeps them for "
                 f"{facts.span(_keep_seconds(self._opts))} (`keep_jobs_seconds`)"
             )
-        place = salt.utils.jid.jid_dir(jid, self._jobs, self._opts["hash_type"])
-        published = facts.time_of(jid) or collect.modified(os.path.join(place, ".load.p")) or time.time()
+        published = facts.time_of(jid) or collect.modified(os.path.join(self._place(jid), ".load.p")) or time.time()
         return facts.Job(load["fun"], load["tgt"], load["tgt_type"], load["user"], published, load["Minions"], sorted(self._returned(jid)))
 
     # --- minions ---------------------------------------------------------------------------------------------------
@@ -142,7 +158,7 @@ class _Master:
         return sorted(name for name in named - accepted if matches(name, tgt))
 
     def evidence(self, jid, job, ids, rollouts):
-        """Returns what is known of each, without asking it."""
+        """Returns what is known of each, without asking it; `job`: None, or the one that each has to do with."""
         opts, now = self._opts, time.time()
         keys = {name: frozenset(state for of, state in collect.KEYS.items() if name in self._names(of)) for name in ids}
         shared = {
@@ -153,7 +169,7 @@ class _Master:
         found = [facts.Evidence(name, now, keys=keys[name], **shared) for name in ids]
         grains, refusals = self._grains(found), collect.refusals(opts, set(ids))
         _connections(opts, found, grains, self._names("minions"))
-        unexpected = {each.minion for each in found} - set(job.expected or ids)
+        unexpected = set(ids) - set(job.expected or ids) if job else ()
         matched = set(asking.resolve(opts, job.tgt.split(",") if job.tgt_type == "list" else job.tgt, job.tgt_type)[0]) if unexpected else ()
         for each in found:
             if "accepted" in each.keys:
@@ -198,6 +214,10 @@ class _Master:
             found.update({name: at for name, at in times.items() if at})
             ids = ids - set(found)
         return found
+
+
+def _is_own_question(load):
+    return set(collect.OWN_QUESTIONS) & set(load["fun"].split(", "))
 
 
 def _keep_seconds(opts):

@@ -287,12 +287,7 @@ def go_on():
             minutes: 5
             maxrunning: 10
     """
-    def has_work(record):
-        in_progress = (states.WAITING, *states.IN_FLIGHT_STATES)
-        is_late = record["status"] == states.LATE and any(host["state"] in in_progress for host in record["hosts"].values())
-        return is_late or record["status"] == states.RUNNING
-
-    return _continued(has_work)
+    return _continued(own_rollouts.has_work)
 
 
 def pause(name, reason="paused by a person"):
@@ -336,11 +331,7 @@ def show(name):
 
         salt-run sidle.show salt-minion-3007.17-1-20261124-091200
     """
-    def shown():
-        record = _rollouts().records.read(str(name))
-        return {**own_rollouts.summary(record), "failures": list(record["failures"].values()), "hosts": record["hosts"]}
-
-    return _answered(shown)
+    return _answered(lambda: own_rollouts.details(_rollouts().records.read(str(name))))
 
 
 def why(minion, jid=None, format="text"):
@@ -387,3 +378,23 @@ def missing(jid=None, tgt=None, tgt_type="glob", format="text", file=None, run_a
         salt-run sidle.missing 20261124091200123456 run_again=True
     """
     return _answered(lambda: shown.missing(__opts__, _rollouts(), jid, (tgt, tgt_type) if tgt else None, format, file, run_again is True))
+
+
+def missed(minion, since="24h", format="text", run=None):
+    """
+    Says which jobs were published for a minion and have no return of it, each with its cause: after a switch with a downtime, or a night offline. Asks the
+    minion; changes nothing, unless ``run`` is given.
+
+    since
+        How far back: ``30m``, ``24h``, ``7d``, as far as the job cache goes
+
+    run
+        Publish these jobs again, with the same arguments, the oldest first: a list of ids, or ``True`` for all that surely did not begin there. Each is run again
+        once, however often this is called
+
+    .. code-block:: bash
+
+        salt-run sidle.missed web17
+        salt-run sidle.missed web17 since=2h run='[20261124091200123456, 20261124091201000000]'
+    """
+    return _answered(lambda: shown.missed(__opts__, _rollouts(), minion, since, format, run))
