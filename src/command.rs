@@ -45,12 +45,6 @@ fn first_line<'a>(said: &'a Said, otherwise: &'a str) -> &'a str {
 }
 
 impl Agent for CommandAgent {
-    fn core(&self, subject: Subject<'_>) -> Result<Vec<Identity>, AgentError> {
-        let leader = subject.leader;
-        let gone = || AgentError::new(format!("cannot look at the agent: {leader} is gone"));
-        leader.is_alive()?.then(|| vec![leader.clone()]).ok_or_else(gone)
-    }
-
     fn activity(&self, subject: Subject<'_>) -> Activity {
         let said = match self.ask("idle", subject.leader) {
             Ok(said) if said.success => return Activity::Idle,

@@ -5,7 +5,6 @@ pub mod rehearsal;
 use crate::agent::{Activity, Agent, AgentError, AgentSettings, Health, Job, Need, Peer, Subject};
 use crate::digest::Digest;
 use crate::os::dir::{Dir, FileKind};
-use crate::os::process::Identity;
 use crate::os::{OsError, clock, file, proc_fs};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -95,12 +94,6 @@ impl DemoAgent {
 }
 
 impl Agent for DemoAgent {
-    fn core(&self, subject: Subject<'_>) -> Result<Vec<Identity>, AgentError> {
-        let leader = subject.leader;
-        let gone = || AgentError::new(format!("cannot look at the agent: {leader} is gone"));
-        leader.is_alive()?.then(|| vec![leader.clone()]).ok_or_else(gone)
-    }
-
     fn activity(&self, _subject: Subject<'_>) -> Activity {
         Activity::of(self.jobs())
     }

@@ -48,10 +48,7 @@ impl std::error::Error for Reason {}
 
 impl std::fmt::Display for Reason {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            Self::TimeIsPast => "time-is-past",
-            Self::StandardInput => "standard-input",
-        })
+        self.serialize(formatter)
     }
 }
 

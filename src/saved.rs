@@ -16,6 +16,35 @@ pub enum SavedError {
     Newer(String),
 }
 
+/// A file of one value, in form 1.
+pub trait Saved: DeserializeOwned + Serialize {
+    /// Its name in its directory.
+    const NAME: &'static str;
+    /// Longest file read.
+    const LENGTH_MAXIMUM: u64;
+    /// The remedy for a broken file.
+    const REMEDY: &'static str;
+    /// The form.
+    const SCHEMA: u32 = 1;
+
+    /// The file's content: one line of JSON.
+    fn to_bytes(&self) -> Vec<u8> {
+        line(self)
+    }
+
+    /// Reads the file's content.
+    fn parse(bytes: &[u8]) -> Result<Self, SavedError> {
+        parse(bytes, Self::SCHEMA)
+    }
+}
+
+/// A value as one line of JSON.
+pub fn line(value: &impl Serialize) -> Vec<u8> {
+    let mut bytes = serde_json::to_vec(value).expect("saved values have no map keys but names and releases");
+    bytes.push(b'\n');
+    bytes
+}
+
 /// Reads a file of the form `schema`. A field is unknown, at any depth, when `T` does not write it again: serde's `deny_unknown_fields`
 /// cannot stand beside its `flatten`.
 pub fn parse<T: DeserializeOwned + Serialize>(bytes: &[u8], schema: u32) -> Result<T, SavedError> {

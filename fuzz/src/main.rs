@@ -16,6 +16,7 @@ use sidle::salt::title::Title;
 use sidle::salt::yaml::Value;
 use sidle::store::index::Index;
 use sidle::supervise::control;
+use sidle::saved::Saved as _;
 use sidle::switch::journal::verdicts::Verdicts;
 use sidle::switch::{History, Journal};
 use sidle::trust::canonical::Json;

@@ -58,12 +58,7 @@ pub enum GateRole {
 
 impl fmt::Display for GateRole {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Active => "active",
-            Self::Standby => "standby",
-            Self::Draining => "draining",
-            Self::Closed => "closed",
-        })
+        self.serialize(formatter)
     }
 }
 
@@ -80,10 +75,7 @@ pub enum Origin {
 
 impl fmt::Display for Origin {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Boot => "boot",
-            Self::Switch => "switch",
-        })
+        self.serialize(formatter)
     }
 }
 

@@ -248,8 +248,12 @@ impl<'a> Subject<'a> {
 /// An observer of one instance. It changes nothing: the supervisor starts, freezes and ends processes.
 pub trait Agent: Send {
     /// The processes that are the agent itself rather than its jobs, leader first. They are frozen, judged and ended together; other descendants
-    /// of the leader belong to jobs and are left alone.
-    fn core(&self, subject: Subject<'_>) -> Result<Vec<Identity>, AgentError>;
+    /// of the leader belong to jobs and are left alone. By default the leader alone.
+    fn core(&self, subject: Subject<'_>) -> Result<Vec<Identity>, AgentError> {
+        let leader = subject.leader;
+        let gone = || AgentError::new(format!("cannot look at the agent: {leader} is gone"));
+        leader.is_alive()?.then(|| vec![leader.clone()]).ok_or_else(gone)
+    }
 
     /// The activity of the agent. It must not wait for an answer from the agent: `core` may be frozen.
     fn activity(&self, subject: Subject<'_>) -> Activity;

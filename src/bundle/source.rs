@@ -5,7 +5,6 @@ use crate::digest::Digest;
 use crate::failure::Class;
 use std::error::Error;
 use std::fs::File;
-use std::io::Read;
 
 /// A source of frames: a bundle file, a repository, the network. Frames are requested in the manifest's order.
 pub trait FrameSource {
@@ -39,34 +38,4 @@ pub struct SourceError {
     /// What happened, beginning "cannot".
     #[source]
     pub error: Box<dyn Error + Send + Sync>,
-}
-
-/// Frames from a reader of one payload: a file of a repository.
-pub struct ReaderSource<R>(pub R);
-
-impl<R: Read> FrameSource for ReaderSource<R> {
-    fn next(&mut self, frame: &Frame) -> Result<Vec<u8>, SourceError> {
-        let mut bytes = Vec::new();
-        let read = self.0.by_ref().take(frame.length).read_to_end(&mut bytes);
-        read.map_err(|error| SourceError {
-            class: Class::Failed,
-            error: format!("cannot read the payload: {error}").into(),
-        })?;
-        if bytes.len() as u64 == frame.length {
-            return Ok(bytes);
-        }
-        Err(SourceError { class: Class::Integrity, error: "cannot read the payload: it ends too early".into() })
-    }
-
-    fn end(&mut self) -> Result<(), SourceError> {
-        match self.0.read(&mut [0]) {
-            Ok(0) => Ok(()),
-            Ok(_) => {
-                Err(SourceError { class: Class::Integrity, error: "cannot use the payload: bytes follow it".into() })
-            }
-            Err(error) => {
-                Err(SourceError { class: Class::Failed, error: format!("cannot read the payload: {error}").into() })
-            }
-        }
-    }
 }

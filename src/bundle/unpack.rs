@@ -7,7 +7,7 @@ use super::handles::Handles;
 use super::manifest::{EntryKind, Frame, Manifest};
 use super::memory::{Memory, Taken};
 use super::parallel::THREADS_MAXIMUM;
-pub use super::source::{FrameSource, Held, PayloadSource, ReaderSource, SourceError};
+pub use super::source::{FrameSource, Held, PayloadSource, SourceError};
 use super::ustar;
 use crate::crash_point;
 use crate::digest::{Digest, Hasher};

@@ -14,29 +14,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 impl Repository {
-    /// Makes a repository at `path` whose first root gives each role one key, perhaps the same for all. Returns the root's fingerprint:
-    /// SHA-256 of `metadata/1.root.json`, which hosts pin.
-    pub fn init(
-        path: &Path,
-        root_signer: &dyn Signer,
-        targets: PublicKey,
-        online: PublicKey,
-        lifetimes: &Lifetimes,
-        now: Timestamp,
-    ) -> Result<(Self, Digest), RepositoryError> {
-        let roles = BTreeMap::from([
-            (Role::Root, RoleKeys::one(root_signer.public())),
-            (Role::Targets, RoleKeys::one(targets)),
-            (Role::Snapshot, RoleKeys::one(online)),
-            (Role::Timestamp, RoleKeys::one(online)),
-        ]);
-        let (repository, fingerprint) = Self::init_with(path, &roles, &[root_signer], (lifetimes, now), Effect::Apply)?;
-        Ok((repository, fingerprint.expect("the one root key has signed")))
-    }
-
     /// Makes a repository at `path` whose first root gives the roles these keys. `signers` sign it; without enough root keys it waits for
-    /// more signatures, and has no fingerprint yet. A dry run makes it in memory only.
-    pub fn init_with(
+    /// more signatures, and has no fingerprint yet. A dry run makes it in memory only. Returns the root's fingerprint: SHA-256 of
+    /// `metadata/1.root.json`, which hosts pin.
+    pub fn init(
         path: &Path,
         roles: &BTreeMap<Role, RoleKeys>,
         signers: &[&dyn Signer],

@@ -150,7 +150,7 @@ impl OwnRelease<'_> {
         }
         journal.proven = Some(self.release.clone());
         self.files.write_journal(driving, &journal)?;
-        self.files.write_verdicts(driving, &verdicts)?;
+        self.files.write(driving, &verdicts)?;
         self.called_by.as_ref().map_or(Ok(()), CalledBy::forget)
     }
 
@@ -160,7 +160,7 @@ impl OwnRelease<'_> {
         let mut verdicts = self.files.verdicts()?;
         verdicts.bad.insert(self.release.clone(), Verdict { at: clock::now(), reason });
         report.causes.extend(self.go_back());
-        self.files.write_verdicts(driving, &verdicts)?;
+        self.files.write(driving, &verdicts)?;
         Ok(Report { class: Class::RolledBack, ..report })
     }
 

@@ -56,8 +56,9 @@ pub mod process;
 pub mod rehearsal;
 pub mod schedule;
 
+pub use journal::head::{Cause, Failure};
 pub use journal::history::{Entry, History};
-pub use journal::record::{Cause, Failure, Switch};
+pub use journal::record::Switch;
 pub use journal::request::{Adopted, Purpose, Request};
 pub use journal::story::{Ending, Story, StoryStep};
 pub use journal::{Journal, JournalError, NewSwitch, RequestError};

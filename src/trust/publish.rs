@@ -92,11 +92,6 @@ pub fn root(edition: Edition, roles: &BTreeMap<Role, RoleKeys>, signers: &[&dyn 
 }
 
 impl RoleKeys {
-    /// One key that suffices.
-    pub fn one(key: PublicKey) -> Self {
-        Self { keys: vec![key], threshold: 1 }
-    }
-
     fn to_json(&self) -> Json {
         Json::Object(self.members())
     }

@@ -73,25 +73,14 @@ impl BundlePath {
     }
 }
 
-impl TryFrom<String> for BundlePath {
-    type Error = PathError;
-    fn try_from(text: String) -> Result<Self, PathError> {
-        Self::check(&text).map(|()| Self(text))
-    }
-}
-
 impl FromStr for BundlePath {
     type Err = PathError;
     fn from_str(text: &str) -> Result<Self, PathError> {
-        text.to_owned().try_into()
+        Self::check(text).map(|()| Self(text.to_owned()))
     }
 }
 
-impl From<BundlePath> for String {
-    fn from(path: BundlePath) -> Self {
-        path.0
-    }
-}
+crate::as_text!(BundlePath);
 
 impl Borrow<str> for BundlePath {
     fn borrow(&self) -> &str {

@@ -5,10 +5,11 @@ use crate::cli::status::{downtime, result};
 use crate::cli::{Context, Ended};
 use crate::failure::{Class, Report, moment};
 use crate::switch::journal::files::InstanceFiles;
-use crate::switch::{Entry, History, Journal, Story, StoryStep, Switch};
+use crate::switch::journal::head::Head;
+use crate::switch::{History, Journal, Request, Story, StoryStep};
 use crate::version::Release;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Prints the story of the switch with this number.
 pub(in crate::cli) fn story(context: &Context, files: &InstanceFiles, id: u64) -> Result<Ended, Report> {
@@ -16,18 +17,19 @@ pub(in crate::cli) fn story(context: &Context, files: &InstanceFiles, id: u64) -
     let journal = files.journal()?;
     let history = files.history()?;
     let live = journal.live.as_ref().filter(|live| live.id == id);
-    let (text, value) = match (history.find(id), live) {
-        (Some(entry), _) => (of_entry(entry), json!({"live": false, "switch": entry})),
-        (None, Some(live)) => (of_live(live), json!({"live": true, "switch": live})),
+    let (text, mut value) = match (history.find(id), live) {
+        (Some(entry), _) => {
+            let state = format!("  result     {} at {}", result(entry.result), moment(entry.ended_at));
+            (lines(entry, state), json!({"live": false, "switch": entry}))
+        }
+        (None, Some(live)) => {
+            (lines(live, format!("  under way  {}", words(live))), json!({"live": true, "switch": live}))
+        }
         (None, None) => return Err(unknown(files, id, &history, &journal)),
     };
-    context.output.result(text, with_instance(value, files));
-    Ok(Ended::Well)
-}
-
-fn with_instance(mut value: Value, files: &InstanceFiles) -> Value {
     value["instance"] = json!(files.instance());
-    value
+    context.output.result(text, value);
+    Ok(Ended::Well)
 }
 
 fn unknown(files: &InstanceFiles, id: u64, history: &History, journal: &Journal) -> Report {
@@ -56,49 +58,24 @@ fn ranges(numbers: impl Iterator<Item = u64>) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-fn of_entry(entry: &Entry) -> Vec<String> {
-    let from = entry.from.as_ref().map_or_else(|| "nothing".to_owned(), Release::to_string);
+/// The lines of a switch; `state`: its result, or its present phase.
+fn lines(switch: &Head, state: String) -> Vec<String> {
+    let from = switch.from.as_ref().map_or_else(|| "nothing".to_owned(), Release::to_string);
+    let Request { purpose, to, by, origin, reason, .. } = &switch.request;
+    let origin = origin.as_ref().map_or_else(String::new, |origin| format!(", in {origin}"));
     let mut lines = vec![
-        format!(
-            "switch {} of {}: {} from {from} to {} ({})",
-            entry.id, entry.instance, entry.request.purpose, entry.request.to, entry.mode
-        ),
-        asked(entry.requested_at, &entry.request.by, entry.request.origin.as_ref().map(ToString::to_string)),
-        format!("  result     {} at {}", result(entry.result), moment(entry.ended_at)),
-        format!("  downtime   {}", downtime(entry.downtime_milliseconds)),
+        format!("switch {} of {}: {purpose} from {from} to {to} ({})", switch.id, switch.instance, switch.mode),
+        format!("  asked for  {} by {by}{origin}", moment(switch.requested_at)),
+        state,
+        format!("  downtime   {}", downtime(switch.downtime_milliseconds)),
     ];
-    about(&mut lines, &entry.request.reason, entry.failure.as_ref().map(|failure| failure.text.as_str()), &entry.notes);
-    steps(&mut lines, &entry.story, entry.requested_at);
-    lines
-}
-
-fn of_live(live: &Switch) -> Vec<String> {
-    let from = live.from.as_ref().map_or_else(|| "nothing".to_owned(), Release::to_string);
-    let mut lines = vec![
-        format!(
-            "switch {} of {}: {} from {from} to {} ({})",
-            live.id, live.instance, live.request.purpose, live.request.to, live.mode
-        ),
-        asked(live.requested_at, &live.request.by, live.request.origin.as_ref().map(ToString::to_string)),
-        format!("  under way  {}", words(live)),
-        format!("  downtime   {}", downtime(live.downtime_milliseconds)),
-    ];
-    about(&mut lines, &live.request.reason, live.failure.as_ref().map(|failure| failure.text.as_str()), &live.notes);
-    steps(&mut lines, &live.story, live.requested_at);
-    lines
-}
-
-fn asked(at: Timestamp, by: &str, origin: Option<String>) -> String {
-    let origin = origin.map_or_else(String::new, |origin| format!(", in {origin}"));
-    format!("  asked for  {} by {by}{origin}", moment(at))
-}
-
-fn about(lines: &mut Vec<String>, reason: &str, failure: Option<&str>, notes: &[String]) {
     if !reason.is_empty() {
         lines.push(format!("  reason     {reason}"));
     }
-    lines.extend(failure.map(|text| format!("  because    {text}")));
-    lines.extend(notes.iter().map(|note| format!("  note       {note}")));
+    lines.extend(switch.failure.as_ref().map(|failure| format!("  because    {}", failure.text)));
+    lines.extend(switch.notes.iter().map(|note| format!("  note       {note}")));
+    steps(&mut lines, &switch.story, switch.requested_at);
+    lines
 }
 
 fn steps(lines: &mut Vec<String>, story: &Story, began: Timestamp) {

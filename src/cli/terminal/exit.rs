@@ -96,27 +96,9 @@ pub fn code(class: Class) -> ExitCode {
 /// A failure in JSON.
 pub fn error(report: &Report) -> Value {
     json!({
-        "class": word(report.class), "code": number(report.class), "reason": report.reason, "message": report.to_string(),
+        "class": report.class, "code": number(report.class), "reason": report.reason, "message": report.to_string(),
         "hint": report.hint,
     })
-}
-
-/// The word for a class in JSON.
-pub fn word(class: Class) -> &'static str {
-    match class {
-        Class::Failed => "failed",
-        Class::Usage => "usage",
-        Class::NothingToDo => "nothing-to-do",
-        Class::Pending => "pending",
-        Class::RolledBack => "rolled-back",
-        Class::Integrity => "integrity",
-        Class::NotTrusted => "not-trusted",
-        Class::NoSpace => "no-space",
-        Class::Locked => "locked",
-        Class::Held => "held",
-        Class::Busy => "busy",
-        Class::Conflict => "conflict",
-    }
 }
 
 #[cfg(test)]

@@ -184,7 +184,7 @@ impl Supervisor {
         let rehearsed = Rehearsed::new(release, now.wall, fingerprint, changes, lacks, came);
         self.log_rehearsed_again(&rehearsed);
         let again = files.rehearsed_again()?.with(rehearsed);
-        files.write_rehearsed_again(self.driver.lock(), &again)?;
+        files.write(self.driver.lock(), &again)?;
         self.host_change.rehearsed(now.since_boot);
         Ok(())
     }

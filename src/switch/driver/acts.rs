@@ -136,7 +136,7 @@ impl Driver {
         let Some(entry) = Entry::of(live) else { return Ok(()) };
         self.files.write_history(&self.lock, &self.files.history()?.with(entry))?;
         crash_point!("settle.history");
-        self.files.write_verdicts(&self.lock, &self.files.verdicts()?.after(live))?;
+        self.files.write(&self.lock, &self.files.verdicts()?.after(live))?;
         crash_point!("settle.verdicts");
         if live.phase == Phase::Committed {
             // Only a status note needs the fingerprint, so a failure to write it must not keep the switch from ending.

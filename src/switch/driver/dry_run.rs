@@ -6,8 +6,9 @@ use crate::switch::driver::Driver;
 use crate::switch::driver::error::DriveError;
 use crate::switch::driver::requests::{BadReleases, refuse_bad, refuse_held};
 use crate::switch::journal::files::InstanceFiles;
+use crate::switch::journal::head::Head;
 use crate::switch::schedule::Schedule;
-use crate::switch::{Journal, Mode, NewSwitch};
+use crate::switch::{Journal, Mode, NewSwitch, Switch};
 use crate::version::Release;
 use serde::{Deserialize, Serialize};
 
@@ -65,15 +66,9 @@ pub fn dry_run(
     // A committed switch that only ends its old process makes room by itself.
     let live = journal.live.clone().filter(|live| !live.phase.is_committed());
     let requested = journal.with_live(live).requested(new, &clock::boot_id()?, now.wall)?;
-    let switch = requested.live.expect("a request is the live switch");
-    Ok(ExpectedSwitch {
-        switch: switch.id,
-        from: switch.from,
-        to: switch.request.to,
-        mode: switch.mode,
-        schedule: switch.schedule,
-        notes: switch.notes,
-    })
+    let Switch { head, schedule, .. } = requested.live.expect("a request is the live switch");
+    let Head { id: switch, from, request, mode, notes, .. } = head;
+    Ok(ExpectedSwitch { switch, from, to: request.to, mode, schedule, notes })
 }
 
 /// A note on damage that the switch would repair; an error where this host's files don't suffice.

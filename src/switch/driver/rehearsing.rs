@@ -158,7 +158,7 @@ impl Driver {
         let fingerprint = HostFingerprint::read(&self.store.head(release)?);
         let kept = self.store.releases()?;
         let fingerprints = self.files.host_fingerprints()?.with(release, fingerprint, |release| kept.contains(release));
-        Ok(self.files.write_host_fingerprints(&self.lock, &fingerprints)?)
+        Ok(self.files.write(&self.lock, &fingerprints)?)
     }
 }
 

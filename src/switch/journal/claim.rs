@@ -4,27 +4,21 @@
 
 use crate::failure::{Class, Report, moment};
 use crate::name::{InstanceName, PackageName};
-use crate::saved::{self, SavedError};
+use crate::saved::Saved;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The file's name in the instance's state directory.
-pub const CLAIM_NAME: &str = "rollout";
-/// Longest file read: one claim.
-pub const CLAIM_LENGTH_MAXIMUM: u64 = 4096;
 /// Longest id, in characters: it is a part of names of files and of messages.
 const ID_LENGTH_MAXIMUM: usize = 128;
 /// The most by which one claim raises the epoch: each driver raises it by one, and a runner that tries every five minutes for the 90 days of a late
 /// rollout stays far below. Without it, one claim with the highest number would end all later drivers of the rollout.
 pub const EPOCH_STEP_MAXIMUM: u64 = 1_000_000;
 
-const SCHEMA: u32 = 1;
-
 /// The id of a rollout: letters, digits, `.`, `_` and `-`, beginning with a letter or a digit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String")]
+#[serde(try_from = "String", into = "String")]
 pub struct RolloutId(String);
 
 impl FromStr for RolloutId {
@@ -42,13 +36,7 @@ impl FromStr for RolloutId {
     }
 }
 
-impl TryFrom<String> for RolloutId {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
+crate::as_text!(RolloutId);
 
 impl fmt::Display for RolloutId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -70,10 +58,17 @@ pub struct Claim {
     pub until: Timestamp,
 }
 
+impl Saved for Claim {
+    const NAME: &'static str = "rollout";
+    // one claim.
+    const LENGTH_MAXIMUM: u64 = 4096;
+    const REMEDY: &'static str = "move the file away: the next order of a rollout writes it again";
+}
+
 impl Claim {
     /// Makes a claim that begins at `at`.
     pub fn new(id: RolloutId, epoch: u64, at: Timestamp, until: Timestamp) -> Self {
-        Self { schema: SCHEMA, id, epoch, at, until }
+        Self { schema: Self::SCHEMA, id, epoch, at, until }
     }
 
     /// True until it expires.
@@ -112,18 +107,6 @@ impl Claim {
                 .hint("the driver of the newer epoch gives the orders; stop this one"));
         }
         Ok(Self { at: former.at, until: self.until.max(former.until), ..self })
-    }
-
-    /// The file's content.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = serde_json::to_vec(self).expect("a claim has no map keys but strings");
-        bytes.push(b'\n');
-        bytes
-    }
-
-    /// Reads the file's content.
-    pub fn parse(bytes: &[u8]) -> Result<Self, SavedError> {
-        saved::parse(bytes, SCHEMA)
     }
 }
 

@@ -6,16 +6,14 @@ use crate::name::{InstanceName, PackageName};
 use crate::os::OsError;
 use crate::os::dir::Dir;
 use crate::os::lock::{Holder, LOCK, Lock, LockFile};
-use crate::saved::SavedError;
+use crate::saved::Saved;
 use crate::store::{Store, StoreError};
-use crate::switch::journal::claim::{CLAIM_LENGTH_MAXIMUM, CLAIM_NAME, Claim, RolloutId};
+use crate::switch::journal::claim::{Claim, RolloutId};
 use crate::switch::journal::history::{HISTORY_LENGTH_MAXIMUM, HISTORY_NAME, History};
-use crate::switch::journal::hold::{HOLD_LENGTH_MAXIMUM, HOLD_NAME, Hold};
-use crate::switch::journal::host_fingerprints::{
-    HOST_FINGERPRINTS_LENGTH_MAXIMUM, HOST_FINGERPRINTS_NAME, HostFingerprints,
-};
-use crate::switch::journal::repeated::{REHEARSED_LENGTH_MAXIMUM, REHEARSED_NAME, RehearsedAgain};
-use crate::switch::journal::verdicts::{VERDICTS_LENGTH_MAXIMUM, VERDICTS_NAME, Verdicts};
+use crate::switch::journal::hold::Hold;
+use crate::switch::journal::host_fingerprints::HostFingerprints;
+use crate::switch::journal::repeated::RehearsedAgain;
+use crate::switch::journal::verdicts::Verdicts;
 use crate::switch::journal::{JOURNAL_LENGTH_MAXIMUM, JOURNAL_NAME, Journal};
 use std::fmt;
 use std::path::PathBuf;
@@ -138,6 +136,14 @@ impl InstanceFiles {
         })
     }
 
+    fn saved<T: Saved>(&self) -> Result<Option<T>, FilesError> {
+        self.read(T::NAME, T::LENGTH_MAXIMUM, T::parse, |error| error.hint(T::REMEDY))
+    }
+
+    fn save<T: Saved>(&self, content: &T) -> Result<(), FilesError> {
+        Ok(self.directory_to_write()?.write_atomic(T::NAME, &content.to_bytes(), FILE_MODE)?)
+    }
+
     /// Reads the journal. A missing journal is made from `current`, which only ever names a proven release.
     pub fn journal(&self) -> Result<Journal, FilesError> {
         let found =
@@ -180,71 +186,52 @@ impl InstanceFiles {
 
     /// Reads the verdicts: releases that failed on this host or that a person left by a rollback.
     pub fn verdicts(&self) -> Result<Verdicts, FilesError> {
-        let hint = |error: &SavedError| {
-            error.hint("move the file away: sidle then forgets which releases failed on this host")
-        };
-        Ok(self.read(VERDICTS_NAME, VERDICTS_LENGTH_MAXIMUM, Verdicts::parse, hint)?.unwrap_or_default())
+        Ok(self.saved()?.unwrap_or_default())
     }
 
     /// Reads the host fingerprints of the proven releases.
     pub fn host_fingerprints(&self) -> Result<HostFingerprints, FilesError> {
-        let hint = |error: &SavedError| error.hint("move the file away: the next switch writes a new file");
-        Ok(self
-            .read(HOST_FINGERPRINTS_NAME, HOST_FINGERPRINTS_LENGTH_MAXIMUM, HostFingerprints::parse, hint)?
-            .unwrap_or_default())
-    }
-
-    /// Writes the host fingerprints, whole or not at all.
-    pub fn write_host_fingerprints(
-        &self,
-        _lock: &DriverLock,
-        fingerprints: &HostFingerprints,
-    ) -> Result<(), FilesError> {
-        Ok(self.directory_to_write()?.write_atomic(HOST_FINGERPRINTS_NAME, &fingerprints.to_bytes(), FILE_MODE)?)
+        Ok(self.saved()?.unwrap_or_default())
     }
 
     /// Reads the results of rehearsals that were repeated after the host had changed.
     pub fn rehearsed_again(&self) -> Result<RehearsedAgain, FilesError> {
-        let hint = |error: &SavedError| error.hint("move the file away: sidle then repeats those rehearsals");
-        let found = self.read(REHEARSED_NAME, REHEARSED_LENGTH_MAXIMUM, RehearsedAgain::parse, hint)?;
-        Ok(found.unwrap_or_default())
+        Ok(self.saved()?.unwrap_or_default())
     }
 
-    /// Writes the results of repeated rehearsals, whole or not at all.
-    pub fn write_rehearsed_again(&self, _lock: &DriverLock, again: &RehearsedAgain) -> Result<(), FilesError> {
-        Ok(self.directory_to_write()?.write_atomic(REHEARSED_NAME, &again.to_bytes(), FILE_MODE)?)
+    /// Writes verdicts, host fingerprints or results of repeated rehearsals, whole or not at all.
+    pub fn write(&self, _lock: &DriverLock, content: &impl Saved) -> Result<(), FilesError> {
+        self.save(content)
     }
 
     /// Reads the hold on the instance, expired or not.
     pub fn hold(&self) -> Result<Option<Hold>, FilesError> {
-        let hint = |error: &SavedError| error.hint("`sidle unhold` removes the file; then hold the instance again");
-        self.read(HOLD_NAME, HOLD_LENGTH_MAXIMUM, Hold::parse, hint)
+        self.saved()
     }
 
     /// Holds the instance. This needs no lock: the last hold counts.
     pub fn write_hold(&self, hold: &Hold) -> Result<(), FilesError> {
-        Ok(self.directory_to_write()?.write_atomic(HOLD_NAME, &hold.to_bytes(), FILE_MODE)?)
+        self.save(hold)
     }
 
     /// True if there is a hold that [`InstanceFiles::remove_hold`] would remove, even if its file is damaged.
     pub fn has_hold(&self) -> Result<bool, FilesError> {
         let Some(directory) = self.directory()? else { return Ok(false) };
-        Ok(directory.stat(HOLD_NAME)?.is_some())
+        Ok(directory.stat(Hold::NAME)?.is_some())
     }
 
     /// Removes the hold, even if its file is damaged; false: there was no hold.
     pub fn remove_hold(&self) -> Result<bool, FilesError> {
         let Some(directory) = self.directory()? else { return Ok(false) };
-        let there = directory.stat(HOLD_NAME)?.is_some();
-        directory.remove_file(HOLD_NAME)?;
+        let there = directory.stat(Hold::NAME)?.is_some();
+        directory.remove_file(Hold::NAME)?;
         directory.sync()?;
         Ok(there)
     }
 
     /// Reads the claim of a rollout, expired or not.
     pub fn claimed(&self) -> Result<Option<Claim>, FilesError> {
-        let hint = |error: &SavedError| error.hint("move the file away: the next order of a rollout writes it again");
-        self.read(CLAIM_NAME, CLAIM_LENGTH_MAXIMUM, Claim::parse, hint)
+        self.saved()
     }
 
     /// Claims the instance for a rollout; gives the claim as it is then. A dry run only checks. Refuses another rollout and an older epoch, and while
@@ -253,7 +240,7 @@ impl InstanceFiles {
         let _lock = self.claim_lock(is_dry_run)?;
         let claim = wanted.after(self.claimed()?.as_ref(), &self.instance, &self.package)?;
         if !is_dry_run {
-            self.directory_to_write()?.write_atomic(CLAIM_NAME, &claim.to_bytes(), FILE_MODE)?;
+            self.save(&claim)?;
         }
         Ok(claim)
     }
@@ -268,7 +255,7 @@ impl InstanceFiles {
         }
         if !is_dry_run {
             let directory = self.directory_to_write()?;
-            directory.remove_file(CLAIM_NAME)?;
+            directory.remove_file(Claim::NAME)?;
             directory.sync()?;
         }
         Ok(true)
@@ -284,10 +271,5 @@ impl InstanceFiles {
             Report::of(Class::Locked, format!("cannot change the rollout of {}: another command does", self.instance))
         };
         lock.map(Some).ok_or_else(|| locked().hint("repeat the command"))
-    }
-
-    /// Writes the verdicts, whole or not at all.
-    pub fn write_verdicts(&self, _lock: &DriverLock, verdicts: &Verdicts) -> Result<(), FilesError> {
-        Ok(self.directory_to_write()?.write_atomic(VERDICTS_NAME, &verdicts.to_bytes(), FILE_MODE)?)
     }
 }

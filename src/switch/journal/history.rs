@@ -1,15 +1,13 @@
 //! The history: one line of JSON for each switch that ended.
 
-use crate::name::{InstanceName, PackageName};
 use crate::saved::{self, SavedError};
-use crate::switch::journal::record::{Failure, Switch};
-use crate::switch::journal::request::Request;
+use crate::switch::journal::head::Head;
+use crate::switch::journal::record::Switch;
 use crate::switch::journal::story::Story;
-use crate::switch::machine::Mode;
 use crate::switch::machine::phase::Phase;
-use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::ops::Deref;
 
 /// The history's file name in the instance's state directory.
 pub const HISTORY_NAME: &str = "history";
@@ -29,35 +27,20 @@ pub const HISTORY_LENGTH_MAXIMUM: u64 = 16 * 1024 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     schema: u32,
-    /// The number of the switch.
-    pub id: u64,
-    /// The instance that was switched.
-    pub instance: InstanceName,
-    /// Its package.
-    pub package: PackageName,
-    /// The request.
+    /// The switch.
     #[serde(flatten)]
-    pub request: Request,
-    /// The mode of the switch.
-    pub mode: Mode,
-    /// The release before; None: a first switch.
-    pub from: Option<Release>,
+    pub head: Head,
     /// The phase in which it ended.
     pub result: Phase,
-    /// Why it failed; None: it did not fail.
-    pub failure: Option<Failure>,
-    /// When it was asked for.
-    pub requested_at: Timestamp,
     /// When it ended.
     pub ended_at: Timestamp,
-    /// The downtime.
-    pub downtime_milliseconds: u64,
-    /// Notes for people.
-    #[serde(default)]
-    pub notes: Vec<String>,
-    /// The steps; empty: no longer kept.
-    #[serde(default)]
-    pub story: Story,
+}
+
+impl Deref for Entry {
+    type Target = Head;
+    fn deref(&self) -> &Head {
+        &self.head
+    }
 }
 
 impl Entry {
@@ -65,19 +48,9 @@ impl Entry {
     pub fn of(switch: &Switch) -> Option<Self> {
         switch.phase.is_ended().then(|| Self {
             schema: SCHEMA,
-            id: switch.id,
-            instance: switch.instance.clone(),
-            package: switch.package.clone(),
-            request: switch.request.clone(),
-            mode: switch.mode,
-            from: switch.from.clone(),
+            head: switch.head.clone(),
             result: switch.phase,
-            failure: switch.failure.clone(),
-            requested_at: switch.requested_at,
             ended_at: switch.phase_since,
-            downtime_milliseconds: switch.downtime_milliseconds,
-            notes: switch.notes.clone(),
-            story: switch.story.clone(),
         })
     }
 }
@@ -114,8 +87,8 @@ impl History {
         let surplus = self.entries.len().saturating_sub(HISTORY_ENTRIES_MAXIMUM);
         self.entries.drain(..surplus);
         let without_story = self.entries.len().saturating_sub(STORIES_MAXIMUM);
-        self.entries.iter_mut().take(without_story).for_each(|entry| entry.story = Story::default());
-        let length = |entry: &Entry| entry_bytes(entry).len() as u64;
+        self.entries.iter_mut().take(without_story).for_each(|entry| entry.head.story = Story::default());
+        let length = |entry: &Entry| saved::line(entry).len() as u64;
         let mut length_all: u64 = self.entries.iter().map(length).sum();
         while length_all > HISTORY_LENGTH_MAXIMUM && self.entries.len() > 1 {
             length_all -= length(&self.entries.remove(0));
@@ -125,9 +98,7 @@ impl History {
 
     /// The file's content.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        self.entries.iter().for_each(|entry| bytes.extend(entry_bytes(entry)));
-        bytes
+        self.entries.iter().flat_map(saved::line).collect()
     }
 
     /// Reads the file's content.
@@ -137,12 +108,6 @@ impl History {
             .map(|(index, line)| saved::parse(line, SCHEMA).map_err(|source| HistoryError { line: index + 1, source }));
         Ok(Self { entries: entries.collect::<Result<_, _>>()? })
     }
-}
-
-fn entry_bytes(entry: &Entry) -> Vec<u8> {
-    let mut bytes = serde_json::to_vec(entry).expect("an entry has no map keys but strings");
-    bytes.push(b'\n');
-    bytes
 }
 
 /// Why a history can't be read.

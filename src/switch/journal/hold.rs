@@ -2,20 +2,14 @@
 
 use crate::failure::{Class, Report, moment};
 use crate::name::{InstanceName, PackageName};
-use crate::saved::{self, SavedError};
+use crate::saved::Saved;
 use crate::switch::journal::request::Purpose;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The file's name in the instance's state directory.
-pub const HOLD_NAME: &str = "hold";
-/// Longest file read: one hold with its reason.
-pub const HOLD_LENGTH_MAXIMUM: u64 = 64 * 1024;
 /// Longest reason, in characters: every refusal repeats it.
 pub const REASON_LENGTH_MAXIMUM: usize = 1_000;
-
-const SCHEMA: u32 = 1;
 
 /// What a hold forbids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,11 +37,18 @@ pub struct Hold {
     pub scope: Scope,
 }
 
+impl Saved for Hold {
+    const NAME: &'static str = "hold";
+    // one hold with its reason.
+    const LENGTH_MAXIMUM: u64 = 64 * 1024;
+    const REMEDY: &'static str = "`sidle unhold` removes the file; then hold the instance again";
+}
+
 impl Hold {
     /// Makes a hold that begins at `at`.
     pub fn new(at: Timestamp, by: String, reason: &str, until: Option<Timestamp>, scope: Scope) -> Self {
         let reason = reason.chars().take(REASON_LENGTH_MAXIMUM).collect();
-        Self { schema: SCHEMA, at, by, reason, until, scope }
+        Self { schema: Self::SCHEMA, at, by, reason, until, scope }
     }
 
     /// True until it expires.
@@ -74,18 +75,6 @@ impl Hold {
         };
         Report::of(Class::Held, format!("cannot {purpose} {instance}: it is held {self}"))
             .hint(format!("`sidle unhold {package}{named}` lifts the hold{back}"))
-    }
-
-    /// The file's content.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = serde_json::to_vec(self).expect("a hold has no map keys but strings");
-        bytes.push(b'\n');
-        bytes
-    }
-
-    /// Reads the file's content.
-    pub fn parse(bytes: &[u8]) -> Result<Self, SavedError> {
-        saved::parse(bytes, SCHEMA)
     }
 }
 

@@ -1,17 +1,10 @@
 //! The host fingerprints of proven releases: the host libraries at the time of their probation.
 
-use crate::saved::{self, SavedError};
+use crate::saved::Saved;
 use crate::store::host_fingerprint::HostFingerprint;
 use crate::version::Release;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// The file's name in the instance's state directory.
-pub const HOST_FINGERPRINTS_NAME: &str = "host-fingerprints";
-/// Longest file read: several releases with several libraries each.
-pub const HOST_FINGERPRINTS_LENGTH_MAXIMUM: u64 = 1024 * 1024;
-
-const SCHEMA: u32 = 1;
 
 /// The fingerprints of proven releases.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,8 +15,15 @@ pub struct HostFingerprints {
 
 impl Default for HostFingerprints {
     fn default() -> Self {
-        Self { schema: SCHEMA, releases: BTreeMap::new() }
+        Self { schema: Self::SCHEMA, releases: BTreeMap::new() }
     }
+}
+
+impl Saved for HostFingerprints {
+    const NAME: &'static str = "host-fingerprints";
+    // several releases with several libraries each.
+    const LENGTH_MAXIMUM: u64 = 1024 * 1024;
+    const REMEDY: &'static str = "move the file away: the next switch writes a new file";
 }
 
 impl HostFingerprints {
@@ -38,15 +38,5 @@ impl HostFingerprints {
         self.releases.retain(|release, _| is_kept(release));
         self.releases.insert(release.clone(), fingerprint);
         self
-    }
-
-    /// The file's content.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("a release is written as text, so every key of a map is one")
-    }
-
-    /// Reads the file's content.
-    pub fn parse(bytes: &[u8]) -> Result<Self, SavedError> {
-        saved::parse(bytes, SCHEMA)
     }
 }

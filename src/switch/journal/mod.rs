@@ -2,6 +2,7 @@
 
 pub mod claim;
 pub mod files;
+pub mod head;
 pub mod history;
 pub mod hold;
 pub mod host_fingerprints;
@@ -15,6 +16,7 @@ pub mod verdicts;
 use crate::failure::Class;
 use crate::name::{InstanceName, PackageName};
 use crate::saved::{self, SavedError};
+use crate::switch::journal::head::Head;
 use crate::switch::journal::kind::ProcessKind;
 use crate::switch::journal::record::Switch;
 use crate::switch::journal::request::{Adopted, Purpose, Request, shortened};
@@ -99,21 +101,27 @@ impl Journal {
         }
         let mut journal = self.clone();
         journal.last_id = self.last_id.saturating_add(1);
-        journal.live = Some(Switch {
+        let head = Head {
             id: journal.last_id,
             instance: self.instance.clone(),
             package: self.package.clone(),
             request: new.request.bounded(),
             mode: new.mode,
             from: self.proven.clone(),
+            requested_at: now,
+            failure: None,
+            downtime_milliseconds: 0,
+            notes: new.notes.iter().map(|note| shortened(note)).collect(),
+            story: Story::default(),
+        };
+        journal.live = Some(Switch {
+            head,
             adopted: new.adopted,
             phase: if new.schedule.is_some() { Phase::Scheduled } else { Phase::Checking },
             phase_since: now,
-            requested_at: now,
             deadline: new.deadline,
             schedule: new.schedule,
             boot: boot.to_owned(),
-            notes: new.notes.iter().map(|note| shortened(note)).collect(),
             parted: false,
             peers_down: false,
             baseline: Vec::new(),
@@ -121,10 +129,7 @@ impl Journal {
             setbacks: 0,
             strandings: 0,
             waiting_for: None,
-            failure: None,
             downtime_since: None,
-            downtime_milliseconds: 0,
-            story: Story::default(),
         });
         Ok(journal)
     }
@@ -232,9 +237,7 @@ impl Journal {
 
     /// The file's content: one line of JSON.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = serde_json::to_vec(self).expect("a journal has no map keys but strings");
-        bytes.push(b'\n');
-        bytes
+        saved::line(self)
     }
 
     /// Reads the file's content. Refuses a journal that contradicts itself: acting on it could end the wrong process.

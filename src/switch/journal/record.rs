@@ -2,10 +2,10 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
-use crate::name::{InstanceName, PackageName};
+use crate::switch::journal::head::{Cause, Failure, Head};
 use crate::switch::journal::kind::ProcessKind;
-use crate::switch::journal::request::{Adopted, Purpose, Request, shortened};
-use crate::switch::journal::story::{Ending, Story};
+use crate::switch::journal::request::{Adopted, Purpose, shortened};
+use crate::switch::journal::story::Ending;
 use crate::switch::machine::limits::Limits;
 use crate::switch::machine::phase::Phase;
 use crate::switch::machine::{self, Course, Former, Mode, Outcome, Side, Survivors};
@@ -13,55 +13,18 @@ use crate::switch::schedule::Schedule;
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::ops::Deref;
 use std::time::Duration;
 
 /// Most notes kept of one switch: the journal is written at every step.
 const NOTES_MAXIMUM: usize = 16;
 
-/// The cause of a failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Cause {
-    /// The new release did not come up, or did not stay up.
-    Release,
-    /// The host: damaged files, a process that did not end, an agent that stayed busy.
-    Host,
-    /// A person cancelled the switch.
-    Person,
-    /// The supervisor or the host went down during the switch.
-    Interruption,
-}
-
-/// The failure of a switch.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Failure {
-    /// The phase that failed.
-    pub phase: Phase,
-    /// Its cause.
-    pub cause: Cause,
-    /// The phase was over its time limit: what a host is, or a release.
-    #[serde(default)]
-    pub timed_out: bool,
-    /// What happened, for people.
-    pub text: String,
-}
-
 /// A switch. Only [`crate::switch::Journal`] makes and moves it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Switch {
-    /// Counts the switches of this instance, from 1.
-    pub id: u64,
-    /// The instance that is switched.
-    pub instance: InstanceName,
-    /// Its package.
-    pub package: PackageName,
-    /// The request; its `to` is the release on trial.
+    /// The part that the history keeps.
     #[serde(flatten)]
-    pub request: Request,
-    /// The mode.
-    pub mode: Mode,
-    /// The release that worked before; None: a first switch.
-    pub from: Option<Release>,
+    pub head: Head,
     /// The process before, if sidle did not start it.
     #[serde(default)]
     pub adopted: Option<Adopted>,
@@ -69,8 +32,6 @@ pub struct Switch {
     pub phase: Phase,
     /// When the phase began. For people only: the monotonic clock measures limits.
     pub phase_since: Timestamp,
-    /// The time of the request.
-    pub requested_at: Timestamp,
     /// The latest time at which the stop of the old process may begin; later the switch expires and changes nothing.
     pub deadline: Timestamp,
     /// The id of the boot in which the switch was requested or resumed last: a resume detects a reboot by it, even if the first resume after
@@ -79,9 +40,6 @@ pub struct Switch {
     /// When it begins and when its window closes; None: it began at once, and no window ends it.
     #[serde(default)]
     pub schedule: Option<Schedule>,
-    /// Notes for people: why another mode is used, findings of the rehearsal.
-    #[serde(default)]
-    pub notes: Vec<String>,
     /// In `overlap`: the old process was lost during the switch, and the new process runs alone.
     #[serde(default)]
     pub parted: bool,
@@ -98,15 +56,15 @@ pub struct Switch {
     pub strandings: u32,
     /// What the phase waits for, or its last problem.
     pub waiting_for: Option<String>,
-    /// The first failure.
-    pub failure: Option<Failure>,
     /// The beginning of the present downtime; None: a process serves.
     pub downtime_since: Option<Timestamp>,
-    /// The downtime so far, without the present one.
-    pub downtime_milliseconds: u64,
-    /// The steps so far.
-    #[serde(default)]
-    pub story: Story,
+}
+
+impl Deref for Switch {
+    type Target = Head;
+    fn deref(&self) -> &Head {
+        &self.head
+    }
 }
 
 impl Switch {
@@ -311,7 +269,7 @@ impl Switch {
     /// Adds a note, up to the maximum.
     pub(in crate::switch) fn note(&mut self, text: &str) {
         if self.notes.len() < NOTES_MAXIMUM {
-            self.notes.push(shortened(text));
+            self.head.notes.push(shortened(text));
         }
     }
 
@@ -320,7 +278,7 @@ impl Switch {
         if self.phase.is_down(self.former()) {
             self.downtime_since = self.downtime_since.or(Some(now));
         } else if let Some(since) = self.downtime_since.take() {
-            self.downtime_milliseconds = self.downtime_milliseconds.saturating_add(milliseconds(since, now));
+            self.head.downtime_milliseconds = self.downtime_milliseconds.saturating_add(milliseconds(since, now));
         }
     }
 
@@ -337,12 +295,12 @@ impl Switch {
     /// Adds the end of the present phase to the story, before the next phase begins.
     fn add_step(&mut self, next: Phase, ending: Ending, why: Option<&str>, now: Timestamp) {
         let took = milliseconds(self.phase_since, now);
-        self.story.add(self.phase, next, ending, why, now, took);
+        self.head.story.add(self.phase, next, ending, why, now, took);
     }
 
     fn fail(&mut self, cause: Cause, timed_out: bool, text: &str) {
         let failure = Failure { phase: self.phase, cause, timed_out, text: shortened(text) };
-        self.failure = self.failure.take().or(Some(failure));
+        self.head.failure = self.head.failure.take().or(Some(failure));
     }
 
     fn cause(&self, outcome: &Outcome) -> Cause {

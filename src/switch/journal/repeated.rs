@@ -1,19 +1,13 @@
 //! The results of rehearsals that were repeated because the host had changed since the release was proven.
 
 use crate::rehearsal::Rehearsal;
-use crate::saved::{self, SavedError};
+use crate::saved::Saved;
 use crate::store::host_fingerprint::HostFingerprint;
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The file's name in the instance's state directory.
-pub const REHEARSED_NAME: &str = "rehearsed-again";
-/// Longest file read: every entry with texts of the greatest length, in characters of four bytes.
-pub const REHEARSED_LENGTH_MAXIMUM: u64 = 8 * 1024 * 1024;
-
-const SCHEMA: u32 = 1;
 /// Results kept: a host is upgraded now and then, and keeps a few releases.
 const ENTRIES_MAXIMUM: usize = 50;
 /// Findings of each kind that a result keeps; the rest is dropped.
@@ -91,8 +85,15 @@ pub struct RehearsedAgain {
 
 impl Default for RehearsedAgain {
     fn default() -> Self {
-        Self { schema: SCHEMA, entries: Vec::new() }
+        Self { schema: Self::SCHEMA, entries: Vec::new() }
     }
+}
+
+impl Saved for RehearsedAgain {
+    const NAME: &'static str = "rehearsed-again";
+    // every entry with texts of the greatest length, in characters of four bytes.
+    const LENGTH_MAXIMUM: u64 = 8 * 1024 * 1024;
+    const REMEDY: &'static str = "move the file away: sidle then repeats those rehearsals";
 }
 
 impl RehearsedAgain {
@@ -113,16 +114,6 @@ impl RehearsedAgain {
         let surplus = self.entries.len().saturating_sub(ENTRIES_MAXIMUM);
         self.entries.drain(..surplus);
         self
-    }
-
-    /// The file's content.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("an entry has no map keys but strings")
-    }
-
-    /// Reads the file's content.
-    pub fn parse(bytes: &[u8]) -> Result<Self, SavedError> {
-        saved::parse(bytes, SCHEMA)
     }
 }
 

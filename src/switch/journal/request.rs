@@ -25,11 +25,7 @@ pub enum Purpose {
 
 impl fmt::Display for Purpose {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Switch => "switch",
-            Self::Rollback => "rollback",
-            Self::Restart => "restart",
-        })
+        self.serialize(formatter)
     }
 }
 

@@ -123,14 +123,6 @@ impl From<&Outcome> for Ending {
 
 impl fmt::Display for Ending {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Done => "done",
-            Self::NotYet => "not-yet",
-            Self::Failed => "failed",
-            Self::Lost => "lost",
-            Self::Expired => "expired",
-            Self::Cancelled => "cancelled",
-            Self::Interrupted => "interrupted",
-        })
+        self.serialize(formatter)
     }
 }

@@ -1,18 +1,11 @@
 //! Verdicts on releases: bad (failed on this host) and declined (left by a rollback).
 
-use crate::saved::{self, SavedError};
+use crate::saved::Saved;
 use crate::switch::journal::record::Switch;
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// The file's name in the instance's state directory.
-pub const VERDICTS_NAME: &str = "verdicts";
-/// Longest file read: several hundred releases with their reasons.
-pub const VERDICTS_LENGTH_MAXIMUM: u64 = 1024 * 1024;
-
-const SCHEMA: u32 = 1;
 
 /// Why sidle does not choose a release by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,8 +31,15 @@ pub struct Verdicts {
 
 impl Default for Verdicts {
     fn default() -> Self {
-        Self { schema: SCHEMA, bad: BTreeMap::new(), declined: BTreeMap::new(), late: BTreeMap::new() }
+        Self { schema: Self::SCHEMA, bad: BTreeMap::new(), declined: BTreeMap::new(), late: BTreeMap::new() }
     }
+}
+
+impl Saved for Verdicts {
+    const NAME: &'static str = "verdicts";
+    // several hundred releases with their reasons.
+    const LENGTH_MAXIMUM: u64 = 1024 * 1024;
+    const REMEDY: &'static str = "move the file away: sidle then forgets which releases failed on this host";
 }
 
 impl Verdicts {
@@ -73,15 +73,5 @@ impl Verdicts {
             self.declined.insert(release.clone(), Verdict { at, reason });
         }
         self
-    }
-
-    /// The file's content.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("a release is written as text, so every key of a map is one")
-    }
-
-    /// Reads the file's content.
-    pub fn parse(bytes: &[u8]) -> Result<Self, SavedError> {
-        saved::parse(bytes, SCHEMA)
     }
 }

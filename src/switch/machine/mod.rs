@@ -9,6 +9,7 @@ pub mod phase;
 pub use act::{Act, Former, Mode, Side};
 
 use crate::switch::machine::phase::Phase;
+use serde::Serialize as _;
 use std::fmt;
 
 /// Most phases on the way forth. Ends the switch of a host whose jobs always begin at the moment of the stop, and of a supervisor that dies over
@@ -226,10 +227,6 @@ impl Survivors {
 
 impl fmt::Display for Mode {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Overlap => "overlap",
-            Self::Idle => "idle",
-            Self::Now => "now",
-        })
+        self.serialize(formatter)
     }
 }

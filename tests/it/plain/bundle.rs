@@ -5,11 +5,11 @@
 use crate::support::trees;
 use sidle::bundle::contents::Contents;
 use sidle::bundle::file::{BundleReader, BundleWriter};
-use sidle::bundle::manifest::{self, EntryKind, Manifest};
+use sidle::bundle::manifest::{self, EntryKind, Frame, Manifest};
 use sidle::bundle::member::{MemberName, MetadataName, ReleaseFile, checksums};
 use sidle::bundle::pack::{PAYLOAD_NAME, PackInput, Packed, pack};
 use sidle::bundle::recipe::Recipe;
-use sidle::bundle::unpack::{ReaderSource, unpack};
+use sidle::bundle::unpack::{FrameSource, SourceError, unpack};
 use sidle::digest::Digest;
 use sidle::failure::Class;
 use sidle::os::dir::Dir;
@@ -166,6 +166,26 @@ fn every_damage_is_refused() {
     }
 }
 
+/// The frames of a payload alone.
+struct Payload<'a>(&'a [u8]);
+
+impl FrameSource for Payload<'_> {
+    fn next(&mut self, frame: &Frame) -> Result<Vec<u8>, SourceError> {
+        let length = usize::try_from(frame.length).unwrap();
+        let (bytes, rest) = self.0.split_at_checked(length).ok_or_else(|| refused("it ends too early"))?;
+        self.0 = rest;
+        Ok(bytes.to_vec())
+    }
+
+    fn end(&mut self) -> Result<(), SourceError> {
+        if self.0.is_empty() { Ok(()) } else { Err(refused("bytes follow it")) }
+    }
+}
+
+fn refused(reason: &str) -> SourceError {
+    SourceError { class: Class::Integrity, error: reason.into() }
+}
+
 #[test]
 fn a_damaged_payload_alone_is_refused() {
     let sample = Sample::new(small_tree);
@@ -173,8 +193,7 @@ fn a_damaged_payload_alone_is_refused() {
     let out = sample.path("out");
     let attempt = |bytes: &[u8]| {
         fs::create_dir(&out).unwrap();
-        let result =
-            unpack(&sample.packed.manifest, &mut ReaderSource(bytes), &Dir::open(&out).unwrap(), 2, &|_, _| {});
+        let result = unpack(&sample.packed.manifest, &mut Payload(bytes), &Dir::open(&out).unwrap(), 2, &|_, _| {});
         fs::remove_dir_all(&out).unwrap();
         result.map_err(|error| error.to_string())
     };
@@ -280,7 +299,7 @@ fn a_payload_that_its_manifest_does_not_describe_is_refused() {
     let out = sample.path("out");
     let attempt = |manifest: &Manifest| {
         fs::create_dir(&out).unwrap();
-        let result = unpack(manifest, &mut ReaderSource(payload.as_slice()), &Dir::open(&out).unwrap(), 2, &|_, _| {});
+        let result = unpack(manifest, &mut Payload(&payload), &Dir::open(&out).unwrap(), 2, &|_, _| {});
         fs::remove_dir_all(&out).unwrap();
         result.map_err(|error| error.to_string())
     };
@@ -319,7 +338,7 @@ fn what_is_there_already_is_neither_followed_nor_overwritten() {
     fs::create_dir(&out).unwrap();
     std::os::unix::fs::symlink(sample.path("elsewhere"), out.join("lib")).unwrap();
     fs::create_dir(sample.path("elsewhere")).unwrap();
-    let mut source = ReaderSource(payload.as_slice());
+    let mut source = Payload(&payload);
     let error = unpack(&sample.packed.manifest, &mut source, &Dir::open(&out).unwrap(), 2, &|_, _| {}).unwrap_err();
     assert_eq!(error.class(), Class::Failed, "{error}");
     assert_eq!(fs::read_dir(sample.path("elsewhere")).unwrap().count(), 0);

@@ -10,6 +10,7 @@ use sidle::adoption::AdoptingInstance;
 use sidle::adoption::record::{Adoption, Stage};
 use sidle::adoption::replacement_unit::MARK;
 use sidle::layout::Layout;
+use sidle::saved::Saved as _;
 use sidle::switch::journal::verdicts::Verdicts;
 use std::collections::BTreeMap;
 use std::fs;

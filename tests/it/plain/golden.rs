@@ -12,6 +12,7 @@ use sidle::agent::gate::{GateRole, GuardReport, Roles};
 use sidle::bundle::manifest::{Manifest, decompress};
 use sidle::layout::Layout;
 use sidle::os::process::Identity;
+use sidle::saved::Saved as _;
 use sidle::store::index::Index;
 use sidle::switch::journal::hold::Hold;
 use sidle::switch::journal::host_fingerprints::HostFingerprints;

@@ -2,14 +2,14 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests make and look at real files, and run tools")]
 
-use crate::support::repositories::{RepoBuilder, day, metadata_of, snapshot_of};
+use crate::support::repositories::{RepoBuilder, day, init, metadata_of, snapshot_of};
 use sidle::bundle::file::BundleReader;
 use sidle::bundle::member::ReleaseId;
 use sidle::failure::Class;
 use sidle::repository::{Added, PublishKeys, Repository, RepositoryError};
 use sidle::signer::FileSigner;
 use sidle::trust::publish::Lifetimes;
-use sidle::trust::{Expiry, Floor, Signer as _, TrustError, Warning, by_hand, target};
+use sidle::trust::{Expiry, Floor, TrustError, Warning, by_hand, target};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -121,15 +121,14 @@ fn one_key_can_hold_every_role() {
     let key = FileSigner::create(&directory.path().join("key"), None).unwrap();
     let path = directory.path().join("repo");
     let lifetimes = Lifetimes::default();
-    let (mut repository, fingerprint) =
-        Repository::init(&path, &key, key.public(), key.public(), &lifetimes, day(0)).unwrap();
+    let (mut repository, fingerprint) = init(&path, &key, &key, day(0)).unwrap();
     let (_, sum) = tool(&path, "sha256sum", &["metadata/1.root.json"]);
     assert!(sum.starts_with(&fingerprint.to_string()));
     repository.publish(PublishKeys { targets: &key, online: &key }, &lifetimes, day(0)).unwrap();
     let error = Repository::open(&path).unwrap_err();
     assert_eq!(error.class(), Class::Locked);
     drop(repository);
-    let error = Repository::init(&path, &key, key.public(), key.public(), &lifetimes, day(0)).unwrap_err();
+    let error = init(&path, &key, &key, day(0)).unwrap_err();
     assert_eq!(error.class(), Class::Conflict);
     assert!(matches!(Repository::open(directory.path()), Err(RepositoryError::NoRepository { .. })));
 }

@@ -14,6 +14,7 @@ mod record;
 use host::{Effect, Former, Hitch, Host, Process, Trial, World};
 use jiff::Timestamp;
 use sidle::supervise::keeper::{self, Kept};
+use sidle::switch::journal::head::Head;
 use sidle::switch::journal::kind::ProcessKind;
 use sidle::switch::machine::STEPS_MAXIMUM;
 use sidle::switch::{
@@ -216,7 +217,7 @@ impl State {
         if let Some(live) = &mut self.disk.live {
             let told = live.story.steps().last().map_or(before.unwrap_or(live.phase), |step| step.to);
             assert_eq!(told, live.phase, "its story ends elsewhere: {live:?}");
-            live.story = Story::default();
+            live.head.story = Story::default();
         }
     }
 
@@ -320,10 +321,10 @@ fn fingerprint_of_state(state: &State) -> u64 {
     let Journal { proven, previous, last_id, live, .. } = disk;
     let live = live.as_ref().map(|live| {
         // Each field is named, so that a new one is thought of here.
-        let Switch { id, instance: _, package: _, request, mode, from, adopted, phase, .. } = live;
-        let Switch { phase_since: _, requested_at: _, deadline: _, boot, schedule, notes: _, .. } = live;
-        let Switch { parted, peers_down, baseline, steps, setbacks, strandings, waiting_for: _, failure, .. } = live;
-        let Switch { downtime_since, downtime_milliseconds: _, story: _, .. } = live;
+        let Switch { head, adopted, phase, phase_since: _, deadline: _, boot, schedule, parted, peers_down, .. } = live;
+        let Switch { baseline, steps, setbacks, strandings, waiting_for: _, downtime_since, .. } = live;
+        let Head { id, instance: _, package: _, request, mode, from, requested_at: _, failure, .. } = head;
+        let Head { downtime_milliseconds: _, notes: _, story: _, .. } = head;
         let failure = failure.as_ref().map(|failure| (failure.phase, failure.cause, failure.timed_out));
         let decided = (id, request, mode, from, adopted, schedule, baseline);
         (decided, phase, boot, parted, peers_down, (steps, setbacks, strandings), failure, downtime_since)

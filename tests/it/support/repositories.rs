@@ -11,11 +11,12 @@ use sidle::bundle::pack::{PAYLOAD_NAME, PackInput, Packed, pack};
 use sidle::bundle::recipe::Recipe;
 use sidle::digest::Digest;
 use sidle::os::dir::Dir;
+use sidle::os::place::Effect;
 use sidle::repository::{Added, Publication, PublishKeys, Repository, RepositoryError};
 use sidle::signer::FileSigner;
 use sidle::trust::metadata::Target;
-use sidle::trust::publish::{self, Edition, Lifetimes, describe};
-use sidle::trust::{MetadataFiles, Role, Signer as _, minisign, target};
+use sidle::trust::publish::{self, Edition, Lifetimes, RoleKeys, describe};
+use sidle::trust::{MetadataFiles, PublicKey, Role, Signer as _, minisign, target};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -26,6 +27,25 @@ use tempfile::TempDir;
 pub fn day(days: i64) -> Timestamp {
     let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
     start.checked_add(SignedDuration::from_hours(days * 24)).unwrap()
+}
+
+/// The keys of a role with one key.
+pub fn one_key(key: PublicKey) -> RoleKeys {
+    RoleKeys { keys: vec![key], threshold: 1 }
+}
+
+/// Makes a repository with one key for root and targets, and one for the other roles. Returns the root's fingerprint, too.
+pub fn init(
+    path: &Path,
+    offline: &FileSigner,
+    online: &FileSigner,
+    now: Timestamp,
+) -> Result<(Repository, Digest), RepositoryError> {
+    let roles = [(Role::Root, offline), (Role::Targets, offline), (Role::Snapshot, online), (Role::Timestamp, online)];
+    let roles = roles.map(|(role, key)| (role, one_key(key.public()))).into();
+    let (repository, fingerprint) =
+        Repository::init(path, &roles, &[offline], (&Lifetimes::default(), now), Effect::Apply)?;
+    Ok((repository, fingerprint.unwrap()))
 }
 
 /// An author at work.
@@ -49,8 +69,7 @@ impl RepoBuilder {
         let offline = FileSigner::create(&directory.path().join("offline.pem"), None).unwrap();
         let online = FileSigner::create(&directory.path().join("online.pem"), None).unwrap();
         let path = directory.path().join("repo");
-        let made = Repository::init(&path, &offline, offline.public(), online.public(), &Lifetimes::default(), now);
-        let (_, fingerprint) = made.unwrap();
+        let (_, fingerprint) = init(&path, &offline, &online, now).unwrap();
         Self { directory, fingerprint, offline, online, now }
     }
 

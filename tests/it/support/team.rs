@@ -2,7 +2,7 @@
 
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests make and look at real files")]
 
-use super::repositories::{RepoBuilder, day};
+use super::repositories::{RepoBuilder, day, one_key};
 use jiff::Timestamp;
 use sidle::bundle::member::ReleaseId;
 use sidle::digest::Digest;
@@ -36,7 +36,7 @@ impl Team {
         let online = key("timer");
         let team = Self { builder, people, online, now };
         let offline = RoleKeys { keys: team.people.iter().map(Signer::public).collect(), threshold: 2 };
-        let online = RoleKeys::one(team.online.public());
+        let online = one_key(team.online.public());
         let roles = BTreeMap::from([
             (Role::Root, offline.clone()),
             (Role::Targets, offline),
@@ -44,7 +44,7 @@ impl Team {
             (Role::Timestamp, online),
         ]);
         let signers: Vec<&dyn Signer> = team.people[..2].iter().map(|key| key as &dyn Signer).collect();
-        Repository::init_with(&team.path(), &roles, &signers, (&Lifetimes::default(), now), Effect::Apply)
+        Repository::init(&team.path(), &roles, &signers, (&Lifetimes::default(), now), Effect::Apply)
             .unwrap()
             .1
             .unwrap();

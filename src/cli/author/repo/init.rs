@@ -70,7 +70,7 @@ pub fn init(context: &Context, arguments: &InitArguments) -> Result<Ended, Repor
     ]);
     let signers: Vec<&dyn Signer> = root_keys.iter().filter_map(OpenedKey::signer).collect();
     let (repository, fingerprint) =
-        Repository::init_with(directory, &roles, &signers, (&Lifetimes::default(), clock::now()), context.effect)?;
+        Repository::init(directory, &roles, &signers, (&Lifetimes::default(), clock::now()), context.effect)?;
     let minisign: Vec<String> = targets_keys.iter().map(|key| minisign::public_key_line(&key.public())).collect();
     let mut facts = Facts::new().with("repository", directory.display());
     let root = directory.join("metadata/1.root.json");

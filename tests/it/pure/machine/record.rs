@@ -2,7 +2,7 @@
 
 use jiff::{Timestamp, ToSpan as _};
 use sidle::failure::Class;
-use sidle::saved::SavedError;
+use sidle::saved::{Saved as _, SavedError};
 use sidle::switch::journal::JOURNAL_LENGTH_MAXIMUM;
 use sidle::switch::journal::history::{HISTORY_ENTRIES_MAXIMUM, HISTORY_LENGTH_MAXIMUM, STORIES_MAXIMUM};
 use sidle::switch::journal::kind::ProcessKind;
@@ -248,7 +248,7 @@ fn only_a_release_that_failed_by_itself_is_condemned() {
     assert_eq!(committed.condemned(), None);
     for (reason, written) in [("", "left by a rollback"), ("jobs hang", "left by a rollback: jobs hang")] {
         let mut committed = committed.clone();
-        committed.request.reason = reason.to_owned();
+        committed.head.request.reason = reason.to_owned();
         assert_eq!(Verdicts::default().after(&committed).declined.values().next().unwrap().reason, written);
     }
     let upgraded = after(begun(Purpose::Switch, Some("1.0-1"), "2.0-1"), &done(8)).live.unwrap();
@@ -262,7 +262,7 @@ fn to_be_slow_condemns_no_release_but_to_be_there_no_more_does() {
     let cause = |phase, setbacks| {
         let mut journal = in_phase(phase);
         journal.live.as_mut().unwrap().setbacks = setbacks;
-        journal.advanced(&Outcome::Expired, at(1)).live.unwrap().failure.unwrap().cause
+        journal.advanced(&Outcome::Expired, at(1)).live.unwrap().head.failure.unwrap().cause
     };
     assert_eq!((cause(Phase::Starting, 0), cause(Phase::Proving, 0)), (Cause::Host, Cause::Host));
     assert_eq!(cause(Phase::Proving, 1), Cause::Release, "it had come up before");
@@ -279,7 +279,7 @@ fn to_be_slow_condemns_no_release_but_to_be_there_no_more_does() {
 
 #[test]
 fn a_new_process_that_does_not_take_over_condemns_its_release_and_an_old_one_that_does_not_let_go_condemns_nothing() {
-    let cause = |outcome| in_phase(Phase::Handing).advanced(&outcome, at(1)).live.unwrap().failure.unwrap().cause;
+    let cause = |outcome| in_phase(Phase::Handing).advanced(&outcome, at(1)).live.unwrap().head.failure.unwrap().cause;
     assert_eq!(cause(failed()), Cause::Release);
     assert_eq!(cause(Outcome::Expired), Cause::Host);
 }
@@ -402,7 +402,7 @@ fn a_journal_that_contradicts_itself_is_not_acted_on() {
         |journal| journal.last_id = 7,
         |journal| journal.instance = "other".parse().unwrap(),
         |journal| journal.package = "other".parse().unwrap(),
-        |journal| journal.live.as_mut().unwrap().request.purpose = Purpose::Restart,
+        |journal| journal.live.as_mut().unwrap().head.request.purpose = Purpose::Restart,
         |journal| journal.live.as_mut().unwrap().phase = Phase::Flipping,
         |journal| journal.live.as_mut().unwrap().phase = Phase::Committed,
     ];
@@ -481,7 +481,7 @@ fn the_longest_journal_and_history_can_be_read_again() {
     let many: String = (1..=150).map(|id| one.replacen("\"id\":1,", &format!("\"id\":{id},"), 1)).collect();
     assert!(many.len() as u64 > HISTORY_LENGTH_MAXIMUM, "{}", many.len());
     let mut last = entry;
-    last.id = 400;
+    last.head.id = 400;
     let history = History::parse(many.as_bytes()).unwrap().with(last);
     let bytes = history.to_bytes();
     assert!((HISTORY_LENGTH_MAXIMUM / 2..=HISTORY_LENGTH_MAXIMUM).contains(&(bytes.len() as u64)), "{}", bytes.len());
@@ -493,20 +493,20 @@ fn the_longest_journal_and_history_can_be_read_again() {
 fn a_return_that_the_limit_of_the_drain_has_cost_is_noted_for_the_history() {
     let job = Outcome::NotYet("test.sleep 2026 (process 9)".to_owned());
     let mut journal = in_phase(Phase::DrainingNew);
-    journal.live.as_mut().unwrap().mode = Mode::Overlap;
+    journal.live.as_mut().unwrap().head.mode = Mode::Overlap;
     let late = after(journal.clone(), &[job.clone(), Outcome::Expired]).live.unwrap();
     assert_eq!(late.phase, Phase::StoppingNew);
     assert!(late.notes.len() == 1 && late.notes[0].contains("test.sleep 2026 (process 9)"), "{:?}", late.notes);
     assert!(late.notes[0].contains("drain_timeout"), "{:?}", late.notes);
     let in_time = after(journal, &[job, Outcome::Done]).live.unwrap();
-    assert_eq!((in_time.phase, in_time.notes), (Phase::StoppingNew, Vec::new()));
+    assert_eq!((in_time.phase, in_time.head.notes), (Phase::StoppingNew, Vec::new()));
 }
 
 #[test]
 fn a_story_tells_each_phase_why_it_ended_and_how_long_it_took() {
     let journal = after(begun(Purpose::Switch, Some("1.0-1"), "2.0-1"), &done(4));
     let journal = journal.resumed("boot 1", false, true, at(7)).advanced(&failed(), at(9));
-    let story = journal.live.unwrap().story;
+    let story = journal.live.unwrap().head.story;
     let told: Vec<_> =
         story.steps().iter().map(|step| (step.from, step.to, step.outcome, step.took().as_secs())).collect();
     assert_eq!(
@@ -530,7 +530,7 @@ fn a_story_tells_each_phase_why_it_ended_and_how_long_it_took() {
 fn a_story_keeps_its_beginning_and_its_end() {
     let stranded = in_phase(Phase::ProvingOld);
     let outcomes = [failed(), Outcome::Done].into_iter().cycle().take(500).collect::<Vec<_>>();
-    let story = after(stranded, &outcomes).live.unwrap().story;
+    let story = after(stranded, &outcomes).live.unwrap().head.story;
     let numbers: Vec<u32> = story.steps().iter().map(|step| step.number).collect();
     let half = u32::try_from(STEPS_KEPT_MAXIMUM).unwrap() / 2;
     let last = story.last_number();
@@ -551,7 +551,7 @@ fn a_switch_is_in_the_history_once_and_the_oldest_go_first() {
     let numbers = 2..=HISTORY_ENTRIES_MAXIMUM as u64 + 1;
     let long = numbers.fold(history, |history, id| {
         let mut entry = entry.clone();
-        entry.id = id;
+        entry.head.id = id;
         history.with(entry)
     });
     assert_eq!(long.entries().len(), HISTORY_ENTRIES_MAXIMUM);
