@@ -17,3 +17,4 @@ mod salt_ssh;
 mod saltext;
 mod stream;
 mod tryout;
+mod upstream;
