@@ -162,12 +162,13 @@ impl Settings {
 
     /// How long the phases of a switch may last.
     pub fn limits(&self) -> Limits {
-        let rebuilds = self.extras == ExtrasPolicy::Rebuild;
+        // Also where extras are refused, those for the same Python are copied.
+        let is_mended = self.extras != ExtrasPolicy::Report;
         Limits {
             stop: *self.stop_timeout,
             start: *self.start_timeout,
             rehearsal: *self.rehearsal_timeout,
-            rebuild: if rebuilds { *self.extras_timeout } else { Duration::ZERO },
+            rebuild: if is_mended { *self.extras_timeout } else { Duration::ZERO },
             drain: *self.drain_timeout,
             retire: *self.retire_timeout,
             probation: *self.probation,
@@ -298,10 +299,11 @@ mod tests {
     }
 
     #[test]
-    fn extras_take_time_only_where_they_are_rebuilt() {
+    fn extras_take_time_where_they_are_rebuilt_or_copied() {
         let limit = |text| parse(Path::new("a"), text).unwrap().limits().rebuild.as_secs();
         assert_eq!(limit("extras = \"rebuild\"\nextras_wheels = \"/srv/wheels\"\n"), 600);
         assert_eq!(limit("extras = \"rebuild\"\nextras_timeout = \"90s\"\n"), 90);
+        assert_eq!(limit("extras_timeout = \"90s\"\n"), 90, "a copy takes its time, too");
         assert_eq!(limit("extras = \"report\"\nextras_timeout = \"90s\"\n"), 0);
     }
 

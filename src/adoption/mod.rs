@@ -5,8 +5,10 @@
 
 pub mod dry_run;
 mod environment;
+mod extras;
 pub mod manual_start;
 pub mod other_package;
+pub mod packaged_tree;
 pub mod plan;
 pub mod record;
 pub mod replacement_unit;

@@ -2,6 +2,7 @@
 
 use super::AdoptingInstance;
 use super::environment::Environment;
+use super::packaged_tree::PackagedTree;
 use super::record::{Adoption, GUARD_NAME, Stage};
 use super::running_agent::{failed, find, is_own, other_user, shares};
 use crate::agent::adoption::{Adopter, RunningAgent};
@@ -66,6 +67,7 @@ pub fn resume(instance: &AdoptingInstance, is_dry_run: bool) -> Result<Earlier, 
         (Stage::Begun, None, _) if is_dry_run => {}
         (Stage::Begun, None, Some(release)) => {
             adoption.retire(instance, &instance.replaced(&instance.store().head(&release)?)?)?;
+            adoption.describe_extras(instance, &release);
             return Ok(Earlier::Completed(release));
         }
         (Stage::Begun, None, None) => adoption.undo(instance)?,
@@ -214,6 +216,7 @@ impl<'a> AdoptionPlan<'a> {
         let (unit, command) = (self.unit.clone(), self.found.start.command.clone());
         let mut adoption = Adoption::new(self.manifest.agent.clone(), unit, self.managed, command);
         adoption.rights = self.rights();
+        adoption.packaged = PackagedTree::of(self.instance, &self.manifest.agent, &self.found);
         adoption.write(layout, name)?;
         let warning = self.environment.carry(layout, name)?;
         Ok((adoption, warning))
@@ -260,7 +263,8 @@ impl<'a> AdoptionPlan<'a> {
     pub fn finish(&self, adoption: &mut Adoption) -> Result<Vec<String>, Report> {
         let journal = self.instance.files.journal()?;
         if journal.proven.as_ref() == Some(&self.to) {
-            let warnings = adoption.retire(self.instance, &self.instance.replaced(&self.manifest)?)?;
+            let mut warnings = adoption.retire(self.instance, &self.instance.replaced(&self.manifest)?)?;
+            warnings.extend(adoption.describe_extras(self.instance, &self.to));
             Gatekeeper::new(self.instance.layout(), self.instance.name()).forget(self.found.leader.pid)?;
             return Ok(warnings);
         }

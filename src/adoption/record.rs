@@ -1,6 +1,7 @@
 //! What an adoption changes on the host beside the switch itself: on record before it is changed, and how it is undone.
 
 use super::manual_start::quoted;
+use super::packaged_tree::PackagedTree;
 use super::replacement_unit::{self, KEPT_SUFFIX, UNITS, UnitState, unit_state};
 use super::{AdoptingInstance, environment, is_own_host, other_package};
 use crate::agent::AgentKind;
@@ -52,6 +53,9 @@ pub struct Adoption {
     /// The rights with which it was started; None: systemd starts it, or they are not known for certain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rights: Option<Rights>,
+    /// The package's tree, with the variables of its process; None: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packaged: Option<PackagedTree>,
     /// True if an administrator's own unit file was renamed.
     pub unit_kept: bool,
     /// The scripts in /usr/local/sbin that lead to the running release.
@@ -61,8 +65,8 @@ pub struct Adoption {
 impl Adoption {
     /// An adoption that has not changed anything yet.
     pub fn new(agent: AgentKind, unit: String, managed: bool, command: Vec<String>) -> Self {
-        let (stage, rights, unit_kept, commands) = (Stage::Begun, None, false, Vec::new());
-        Self { schema: SCHEMA, stage, agent, unit, managed, command, rights, unit_kept, commands }
+        let (stage, rights, packaged, unit_kept, commands) = (Stage::Begun, None, None, false, Vec::new());
+        Self { schema: SCHEMA, stage, agent, unit, managed, command, rights, packaged, unit_kept, commands }
     }
 
     /// Reads an instance's adoption; None: it was not adopted.

@@ -16,6 +16,7 @@ use crate::supervise::control::{Answer, Command, ask};
 use crate::supervise::status::SupervisorStatus;
 use crate::switch::driver::Driver;
 use crate::switch::process::described;
+use crate::version::Release;
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub enum Unadopted {
         downtime: Duration,
         /// How to list what was published meanwhile.
         missed: Option<String>,
+        /// Packages that went back with the agent, and those that did not.
+        extras: Vec<String>,
     },
     /// Sidle's agent stayed busy, with these jobs; nothing was changed.
     Busy(Option<String>),
@@ -69,16 +72,27 @@ impl<'a> Return<'a> {
     }
 
     /// The steps, for a dry run.
-    pub fn steps(&self) -> Vec<String> {
+    pub fn steps(&self) -> Result<Vec<String>, Report> {
         let Adoption { unit, commands, .. } = &self.adoption;
-        vec![
+        let extras = self.adoption.extras(self.instance, self.release()?.as_ref())?;
+        let extras =
+            extras.map_or_else(Vec::new, |extras| extras.plan().unwrap_or_else(|error| vec![error.to_string()]));
+        let mut steps = vec![
             "wait until no job runs, then end the running release: the package's agent has no guard, and beside sidle's agent it would do \
              every job a second time"
                 .to_owned(),
             "from then on no agent runs until the package's agent is up: what is published meanwhile is missed".to_owned(),
             format!("remove the replacement unit for {unit} and {} commands", commands.len()),
-            format!("start the package's agent: {}", self.manual()),
-        ]
+        ];
+        steps.extend(extras);
+        steps.push(format!("start the package's agent: {}", self.manual()));
+        Ok(steps)
+    }
+
+    /// The release that runs, or after an earlier try that did: the newest.
+    fn release(&self) -> Result<Option<Release>, Report> {
+        let proven = self.instance.files.journal()?.proven;
+        Ok(proven.or(self.instance.store().releases()?.into_iter().next_back()))
     }
 
     /// The commands that do the same by hand.
@@ -95,11 +109,14 @@ impl<'a> Return<'a> {
             None => self.instance.named_configuration()?.map(|directory| AgentSettings::new(&directory)),
         };
         let patience = patience.unwrap_or(*settings.switch_deadline);
+        let extras = self.adoption.extras(self.instance, self.release()?.as_ref())?;
         let since = match self.end_ours(patience, &settings, agent.as_ref(), say)? {
             Ended::Since(since) => since,
             Ended::Not(work) => return Ok(Unadopted::Busy(work)),
         };
         let from = clock::now();
+        // The packaged agent looks for them when it starts.
+        let extras = extras.map_or_else(Vec::new, |extras| extras.give());
         self.adoption.undo(self.instance)?;
         self.start()?;
         let is_up = self.comes_up(agent.as_ref());
@@ -110,7 +127,7 @@ impl<'a> Return<'a> {
             return Err(Report::of(Class::Failed, message)
                 .hint(format!("sidle's agent has ended; if the package's agent does not run: {}", self.manual())));
         }
-        Ok(Unadopted::Back { downtime, missed: self.missed(from)? })
+        Ok(Unadopted::Back { downtime, missed: self.missed(from)?, extras })
     }
 
     /// Refuses a job of the agent itself: it would wait for its own end.

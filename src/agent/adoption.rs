@@ -3,7 +3,9 @@
 use super::{AgentError, AgentSettings};
 use crate::os::again::Start;
 use crate::os::process::Identity;
+use crate::rehearsal::Part;
 use jiff::Zoned;
+use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
 /// An agent that runs, and that sidle did not start.
@@ -19,6 +21,36 @@ pub struct RunningAgent {
     pub configuration: PathBuf,
     /// The user that it becomes after its start as root.
     pub user: Option<String>,
+}
+
+/// An adopted agent's trees: packages may have been installed over either of them.
+#[derive(Debug, Clone)]
+pub struct Trees {
+    /// The package's tree, with the variables of its process.
+    pub packaged: Part,
+    /// The running release.
+    pub release: Part,
+    /// The first process of the running release; None: none runs.
+    pub leader: Option<Identity>,
+}
+
+/// What giving back packages comes to, each with its version. All of it is empty where the agent has no such packages.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct ExtrasBack {
+    /// The release's directory; None: it has none of its own.
+    pub place: Option<PathBuf>,
+    /// The packaged agent's directory.
+    pub into: Option<PathBuf>,
+    /// Given back, or in a plan: to be given back.
+    pub given: Vec<String>,
+    /// Changed in both directories: the packaged agent keeps its own.
+    pub conflicts: Vec<String>,
+    /// Removed from the release's directory: the packaged agent keeps its own.
+    pub removed: Vec<String>,
+    /// Fit only for the release's Python.
+    pub unfit: Vec<String>,
+    /// Not given back, and why.
+    pub failed: Vec<String>,
 }
 
 /// How one kind of agent is adopted.
@@ -48,4 +80,14 @@ pub trait Adopter: Sync {
 
     /// Removes the files of [`Adopter::guard`] from the agent's directories.
     fn tidy(&self, settings: &AgentSettings) -> Result<(), AgentError>;
+
+    /// Describes the packages that are installed over both trees, for [`Adopter::extras_back`]; None: there can be none.
+    fn extras(&self, _trees: &Trees) -> Result<Option<String>, AgentError> {
+        Ok(None)
+    }
+
+    /// Gives back to the packaged agent the packages that were installed over the release since `record` was made.
+    fn extras_back(&self, _trees: &Trees, _record: &str, _is_plan: bool) -> Result<ExtrasBack, AgentError> {
+        Ok(ExtrasBack::default())
+    }
 }

@@ -154,7 +154,7 @@ pub fn unadopt(context: &Context, arguments: &UnadoptArguments) -> Result<Ended,
     let instance = adopting(&context.layout, &name, &arguments.package);
     let plan = Return::new(&instance)?;
     if arguments.dry_run {
-        let steps = plan.steps();
+        let steps = plan.steps()?;
         output.result(steps.clone(), json!({"steps": steps}));
         return Ok(Ended::Well);
     }
@@ -165,12 +165,12 @@ pub fn unadopt(context: &Context, arguments: &UnadoptArguments) -> Result<Ended,
             output.result(text, json!({"released": false}));
             Ok(Ended::As(Class::Busy))
         }
-        Unadopted::Back { downtime, missed } => {
+        Unadopted::Back { downtime, missed, extras } => {
             let text = format!("{} runs again; downtime {:.1} s", plan.adoption.unit, downtime.as_secs_f64());
             let milliseconds = u64::try_from(downtime.as_millis()).unwrap_or(u64::MAX);
             output.result(
-                std::iter::once(text).chain(missed).collect::<Vec<_>>(),
-                json!({"released": name, "downtime_milliseconds": milliseconds}),
+                std::iter::once(text).chain(missed).chain(extras.clone()).collect::<Vec<_>>(),
+                json!({"released": name, "downtime_milliseconds": milliseconds, "extras": extras}),
             );
             Ok(Ended::Well)
         }

@@ -138,7 +138,7 @@ pub const SECTIONS: [Section; 4] = [
                 "extras_timeout",
                 "time",
                 "`\"10m\"`",
-                "how long the install of packages by `extras = \"rebuild\"` may take",
+                "how long the copy of packages may take, or their install by `extras = \"rebuild\"`",
             ),
             key(
                 "windows",

@@ -90,6 +90,8 @@ pub struct Building {
     pub into: PathBuf,
     /// Ends of names that mark a package as complete: these entries are moved last.
     pub seals: &'static [&'static str],
+    /// Whether a new final directory gets the owner of the former one, who may add packages.
+    pub keeps_owner: bool,
 }
 
 /// How one kind of agent has extras built.

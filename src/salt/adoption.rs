@@ -6,7 +6,8 @@
 use super::SaltMinion;
 use super::options::asking::Asker;
 use super::options::{Masters, MinionConfig};
-use crate::agent::adoption::{Adopter, RunningAgent};
+use super::rehearsal::carrying;
+use crate::agent::adoption::{Adopter, ExtrasBack, RunningAgent, Trees};
 use crate::agent::{AgentError, AgentSettings, Subject};
 use crate::os::again::Start;
 use crate::os::dir::Dir;
@@ -113,6 +114,14 @@ impl Adopter for SaltAdopter {
 
     fn tidy(&self, settings: &AgentSettings) -> Result<(), AgentError> {
         tidy(&Asker::new(settings).present()?)
+    }
+
+    fn extras(&self, trees: &Trees) -> Result<Option<String>, AgentError> {
+        carrying::record(trees)
+    }
+
+    fn extras_back(&self, trees: &Trees, record: &str, is_plan: bool) -> Result<ExtrasBack, AgentError> {
+        carrying::back(trees, record, is_plan)
     }
 }
 

@@ -18,3 +18,4 @@ mod salt_ssh;
 mod saltext;
 mod stream;
 mod tryout;
+mod upstream;

@@ -25,6 +25,7 @@ its "failure" says whether the release got as far as it should.
   extras: [{name, version, directory}]        packages that salt-pip installed for this Python
   extras_place: path                          where this Python looks for what salt-pip installs; null: not known
   packages: [name]                            all packages that this Python sees, names normalised
+  own_versions: {name: version}               packages of the tree itself
   sign_in: int                                version of the sign-in at a master; null: not known
 """
 
@@ -219,7 +220,7 @@ def layer():
     """The packages that salt-pip has laid over the release for this Python, and all that it sees."""
     named = os.environ.get("SALT_EXTRAS_DIR")
     label = "extras-{}.{}".format(*sys.version_info)
-    extras, packages = {}, set()
+    extras, own = {}, {}
     if not hasattr(importlib, "metadata"):
         return {"extras": [], "packages": []}
     try:
@@ -227,7 +228,9 @@ def layer():
         from _sidle_extras import directory as place
     except ImportError:
         def place():
-            return named
+            # Salt's own bundle.
+            root = getattr(sys, "RELENV", None)
+            return named or (os.path.join(root, label) if root else None)
     for directory in dict.fromkeys(map(os.path.abspath, sys.path)):
         is_extra = os.path.basename(directory) == label or (named and directory == os.path.abspath(named))
         for found in importlib.metadata.distributions(path=[directory]):
@@ -236,11 +239,13 @@ def layer():
                 version = str(found.version)
             except Exception:  # noqa: BLE001 - a package without sound metadata: its directory's name has to do.
                 name, version = bounded(str(getattr(found, "_path", "") or "a package without a name")), ""
-            packages.add(name)
             if is_extra:
                 extras.setdefault(name, {"name": name, "version": version, "directory": directory})
+            else:
+                own.setdefault(name, version)
+    packages = sorted({*extras, *own})
     extras = sorted(extras.values(), key=lambda extra: extra["name"])
-    return {"extras": extras, "extras_place": place(), "packages": sorted(packages)}
+    return {"extras": extras, "extras_place": place(), "packages": packages, "own_versions": own}
 
 
 def redirect(opts, scratch):

@@ -32,8 +32,32 @@ struct Split {
 /// The path without links, if nobody but root and this user can change where it leads, and what is there. None: somebody can, or nothing is there.
 pub fn trusted(path: &Path) -> Result<Option<PathBuf>> {
     let split = split(path)?;
-    let is_trusted = split.rest.as_os_str().is_empty() && is_trusted(&split.metadata);
+    let is_trusted = split.rest.as_os_str().is_empty() && is_trusted(&split.metadata, None);
     Ok(is_trusted.then_some(split.known))
+}
+
+/// Who can change where a path leads, and what is there, beside root and this user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeper {
+    /// Nobody.
+    Nobody,
+    /// This one user, who owns it.
+    User(u32),
+    /// Anybody, or several users.
+    Others,
+}
+
+/// Who keeps a file or directory, which is there.
+pub fn keeper(path: &Path) -> Result<Keeper> {
+    let is_open = |found: &Metadata| found.mode() & OTHERS_WRITE != 0;
+    let split = split(path)?;
+    if split.rest.as_os_str().is_empty() && is_trusted(&split.metadata, None) {
+        return Ok(if is_open(&split.metadata) { Keeper::Others } else { Keeper::Nobody });
+    }
+    let user = split.metadata.uid();
+    let of_user = split_of(path, Some(user))?;
+    let is_kept = of_user.rest.as_os_str().is_empty() && is_trusted(&of_user.metadata, Some(user));
+    Ok(if is_kept && !is_open(&of_user.metadata) { Keeper::User(user) } else { Keeper::Others })
 }
 
 /// True if nobody but root and this user can put a file into a directory: it is no place like `/tmp` either.
@@ -68,12 +92,17 @@ pub fn open_if_exists(path: &Path) -> Result<Option<Dir>> {
 }
 
 fn split(path: &Path) -> Result<Split> {
+    split_of(path, None)
+}
+
+/// The same where one more user is trusted.
+fn split_of(path: &Path, user: Option<u32>) -> Result<Split> {
     let absolute = std::path::absolute(path).map_err(|source| OsError::new("resolve", path, source))?;
     let mut open = parts(&absolute);
     let mut known = PathBuf::from("/");
     let mut metadata = look(&known)?.ok_or_else(|| OsError::new("look at", &known, Errno::NOENT))?;
     let mut links = 0;
-    while metadata.is_dir() && is_trusted(&metadata) {
+    while metadata.is_dir() && is_trusted(&metadata, user) {
         let Some(name) = open.pop_front() else { break };
         let next = if name == ".." { known.parent().unwrap_or(Path::new("/")).to_owned() } else { known.join(&name) };
         let Some(found) = look(&next)? else {
@@ -84,7 +113,7 @@ fn split(path: &Path) -> Result<Split> {
             (known, metadata) = (next, found);
             continue;
         }
-        if !is_ours(&found) {
+        if !is_ours(&found, user) {
             open.push_front(name);
             break;
         }
@@ -117,13 +146,13 @@ fn look(path: &Path) -> Result<Option<Metadata>> {
     }
 }
 
-fn is_ours(metadata: &Metadata) -> bool {
-    metadata.uid() == ROOT || metadata.uid() == rustix::process::geteuid().as_raw()
+fn is_ours(metadata: &Metadata, user: Option<u32>) -> bool {
+    Some(metadata.uid()) == user || metadata.uid() == ROOT || metadata.uid() == rustix::process::geteuid().as_raw()
 }
 
-fn is_trusted(metadata: &Metadata) -> bool {
+fn is_trusted(metadata: &Metadata, user: Option<u32>) -> bool {
     let is_open = metadata.mode() & OTHERS_WRITE != 0 && !(metadata.is_dir() && metadata.mode() & STICKY != 0);
-    is_ours(metadata) && !is_open
+    is_ours(metadata, user) && !is_open
 }
 
 #[cfg(test)]
@@ -155,6 +184,15 @@ mod tests {
             assert_eq!(of(bad), None, "{bad}");
         }
         assert!(trusted(&place.join("ring")).is_err());
+        let kept = |path: &str| keeper(&place.join(path)).unwrap();
+        assert_eq!((kept("link/program"), kept("open/program")), (Keeper::Nobody, Keeper::Others));
+        if rustix::process::geteuid().is_root() {
+            // A package's tree may belong to the package's user.
+            std::os::unix::fs::chown(place.join("own"), Some(1), None).unwrap();
+            assert_eq!((of("own/program"), kept("own/program")), (None, Keeper::User(1)));
+            std::os::unix::fs::chown(place.join("own/program"), Some(2), None).unwrap();
+            assert_eq!(kept("own/program"), Keeper::Others, "two users");
+        }
     }
 
     #[test]

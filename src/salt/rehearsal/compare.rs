@@ -63,13 +63,13 @@ pub fn compare(trial: &RehearsalReport, former: Option<Result<&RehearsalReport, 
     // A report lists the packages of salt-pip also where something else fails.
     let listed = former.and_then(Result::ok).filter(|_| trial.failure.is_none());
     let lost = listed.map(|former| extras::lost(trial, former)).unwrap_or_default();
-    let unlisted = former.filter(|former| former.is_err() && trial.failure.is_none());
+    let unlisted = former.and_then(Result::err).filter(|_| trial.failure.is_none());
     Rehearsal {
         blocking: texts(blocking),
         notes: texts(notes),
         extras: extras::told(trial, &lost).iter().map(|text| plain(text)).collect(),
         vanishing: listed.and_then(|former| extras::vanishing(&lost, trial, former)),
-        unknown_extras: unlisted.map(|_| extras::unknown(trial)),
+        unknown_extras: unlisted.map(|cause| plain(&extras::unknown(trial, cause))),
         ..Rehearsal::default()
     }
 }

@@ -1,12 +1,13 @@
 //! What `salt-pip` has laid over the running release, laid over the next one, too: by that one's own `salt-pip`, and only what would vanish.
 
 use super::SaltRehearser;
+use super::carrying::SCRIPT as CARRY;
 use super::report::{Extra as LoadedExtra, RehearsalReport};
 use super::words::{counted, listed, plain};
-use crate::os::ground;
-use crate::os::process::Program;
+use crate::os::ground::{self, Keeper};
+use crate::os::process::{self, Program};
 use crate::rehearsal::extras::{Builder, Building, Extra, Vanishing};
-use crate::rehearsal::{Performance, Scene};
+use crate::rehearsal::{Former, Performance, Scene};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -29,20 +30,45 @@ sys.argv[1:] = ["check"]
 runpy.run_module("pip", run_name="__main__")' "$built" "$into" || :
 "#;
 
-/// Arguments: the directory, another one, and names of packages of which every file is copied there. What other users could change is refused: it
-/// would run with the rights of the new release.
-const COPY: &str = include_str!("copy_extras.py");
-
-/// Packages that `salt-pip` installed for the former release's Python, and that the trial's doesn't see.
+/// Packages that `salt-pip` installed for the former release's Python, and that the trial's doesn't see, or sees in an earlier version.
 pub(super) fn lost<'a>(trial: &RehearsalReport, former: &'a RehearsalReport) -> Vec<&'a LoadedExtra> {
-    let known = former.extras.iter().flatten();
-    known.filter(|extra| !trial.packages.contains(&extra.name)).collect()
+    let is_same_python = minor(trial).is_some() && minor(trial) == minor(former);
+    let stays = |extra: &LoadedExtra| {
+        if let Some(other) = trial.extras.iter().flatten().find(|other| other.name == extra.name) {
+            return !is_same_python || !is_earlier(&other.version, &extra.version);
+        }
+        let own = trial.own_versions.get(&extra.name);
+        trial.packages.contains(&extra.name) && own.is_none_or(|own| !is_earlier(own, &extra.version))
+    };
+    former.extras.iter().flatten().filter(|extra| !stays(extra)).collect()
+}
+
+/// Whether a version is earlier than another one; of two with the same numbers nobody can tell, so that either counts as earlier.
+fn is_earlier(version: &str, other: &str) -> bool {
+    let numbers = |text: &str| {
+        let text = text.split(|one: char| one != '.' && !one.is_ascii_digit()).next().unwrap_or_default();
+        let mut numbers: Vec<u64> = text.split('.').map_while(|part| part.parse().ok()).collect();
+        while numbers.last() == Some(&0) {
+            numbers.pop();
+        }
+        numbers
+    };
+    version != other && numbers(version) <= numbers(other)
+}
+
+/// The minor version of a report's Python: `3.11`.
+fn minor(report: &RehearsalReport) -> Option<&str> {
+    report.python.rsplit_once('.').map(|(minor, _)| minor)
 }
 
 /// The finding about lost packages.
 pub(super) fn told(trial: &RehearsalReport, lost: &[&LoadedExtra]) -> Vec<String> {
     let Some(first) = lost.first() else { return Vec::new() };
-    let names = listed(lost.iter().map(|extra| format!("{} {}", extra.name, extra.version)));
+    let shadowed = |name: &str| {
+        let own = trial.own_versions.get(name);
+        own.map_or_else(String::new, |own| format!(" (in place of the release's own {own})"))
+    };
+    let names = listed(lost.iter().map(|extra| format!("{} {}{}", extra.name, extra.version, shadowed(&extra.name))));
     vec![format!(
         "{} that salt-pip installed in {} would vanish with Python {}: {names}; install them with the release's own salt-pip first \
          (`sidle run PACKAGE salt-pip --release RELEASE -- install NAME`), have that done with `extras = \"rebuild\"` in the settings, or let \
@@ -54,10 +80,10 @@ pub(super) fn told(trial: &RehearsalReport, lost: &[&LoadedExtra]) -> Vec<String
 }
 
 /// The finding where the running release could not say what `salt-pip` has installed for it.
-pub(super) fn unknown(trial: &RehearsalReport) -> String {
+pub(super) fn unknown(trial: &RehearsalReport, cause: &str) -> String {
     format!(
-        "cannot tell which packages of salt-pip would vanish with Python {}: the running release did not list its own; correct that, or go \
-         without with `extras = \"report\"`",
+        "cannot tell which packages of salt-pip would vanish with Python {}: the running release did not list its own: {cause}; correct \
+         that, or go without with `extras = \"report\"`",
         trial.python
     )
 }
@@ -65,9 +91,9 @@ pub(super) fn unknown(trial: &RehearsalReport) -> String {
 /// What would vanish with the trial, and where the trial would see it.
 pub(super) fn vanishing(lost: &[&LoadedExtra], trial: &RehearsalReport, former: &RehearsalReport) -> Option<Vanishing> {
     let from = PathBuf::from(&lost.first()?.directory);
-    let minor = |report: &RehearsalReport| report.python.rsplit_once('.').map(|(minor, _)| format!("extras-{minor}"));
-    let usual = minor(former).is_some_and(|name| from.file_name() == Some(OsStr::new(&name)));
-    let beside = || minor(trial).filter(|_| usual).map(|name| from.with_file_name(name));
+    let label = |report: &RehearsalReport| minor(report).map(|minor| format!("extras-{minor}"));
+    let usual = label(former).is_some_and(|name| from.file_name() == Some(OsStr::new(&name)));
+    let beside = || label(trial).filter(|_| usual).map(|name| from.with_file_name(name));
     let into = trial.extras_place.clone().or_else(beside);
     let packages = lost.iter().map(|extra| Extra { name: extra.name.clone(), version: extra.version.clone() });
     let fits = minor(former).is_some() && minor(former) == minor(trial);
@@ -84,10 +110,10 @@ fn requirement(extra: &Extra) -> Option<String> {
     sound.then(|| format!("{}=={}", extra.name, extra.version))
 }
 
-/// Copies the files of the packages.
-fn copying(tree: &Path, vanishing: &Vanishing, built: &Path) -> Program {
-    let mut program = Program::python(tree.join("bin/python3")).argument("-c").argument(COPY);
-    program = program.argument(&vanishing.from).argument(built);
+/// Copies the files of the packages, which may belong to `keeper`, too.
+fn copying(tree: &Path, vanishing: &Vanishing, built: &Path, keeper: u32) -> Program {
+    let mut program = Program::python(tree.join("bin/python3")).argument("-c").argument(CARRY).argument("copy");
+    program = program.argument(&vanishing.from).argument(built).argument(keeper.to_string());
     for extra in &vanishing.packages {
         program = program.argument(&extra.name);
     }
@@ -113,11 +139,18 @@ impl Builder for SaltRehearser {
         }
         let (built, tree) = (work.join(BUILT_NAME), &scene.trial.tree);
         if vanishing.fits {
-            // With the rights of the new release would run what others may write there.
-            if !ground::is_owners(&vanishing.from) {
-                return Err(format!("other users can change {}", vanishing.from.display()));
-            }
-            return Ok(Building { program: copying(tree, vanishing, &built), built, into, seals: SEALS });
+            // With the rights of the new release would run what others may write there. What the user of a package's tree may write already runs
+            // with the rights of the packaged agent.
+            let is_run_by_us = matches!(&scene.former, Former::Packaged(_, rights) if rights.user == process::user());
+            let keeper = match ground::keeper(&vanishing.from).map_err(|error| error.to_string())? {
+                Keeper::Nobody => process::user(),
+                Keeper::User(user) if is_run_by_us => user,
+                Keeper::User(_) | Keeper::Others => {
+                    return Err(format!("other users can change {}", vanishing.from.display()));
+                }
+            };
+            let program = copying(tree, vanishing, &built, keeper);
+            return Ok(Building { program, built, into, seals: SEALS, keeps_owner: !is_run_by_us });
         }
         let mut program = Program::new("/bin/sh").argument("-c").argument(SCRIPT).argument("sh");
         program = program.argument(tree).argument(&into).argument(&built);
@@ -137,7 +170,7 @@ impl Builder for SaltRehearser {
         program.environment.clone_from(environment);
         // The release is never written to; what pip unpacks goes with the rest.
         program = program.variable("PYTHONDONTWRITEBYTECODE", "1").variable("TMPDIR", work);
-        Ok(Building { program, built, into, seals: SEALS })
+        Ok(Building { program, built, into, seals: SEALS, keeps_owner: true })
     }
 
     fn built(&self, vanishing: &Vanishing, built: &Performance) -> Result<Vec<String>, String> {
@@ -217,6 +250,29 @@ mod tests {
             let refused = building(&lost(name, version, "/x/extras-3.10"), Vec::new()).unwrap_err();
             assert!(refused.contains(name), "{refused}");
         }
+    }
+
+    /// What shadows a package of the release was gone without a word, and so was a later version than an earlier adoption had left.
+    #[test]
+    fn a_package_is_lost_where_the_release_has_an_earlier_version_of_it() {
+        let report = |python: &str, extras: &[(&str, &str)], own: &[(&str, &str)]| RehearsalReport {
+            python: python.to_owned(),
+            extras: Some(extras.iter().map(|(name, version)| found(name, version, "/x")).collect()),
+            packages: extras.iter().chain(own).map(|(name, _)| (*name).to_owned()).collect(),
+            own_versions: own.iter().map(|(name, version)| ((*name).to_owned(), (*version).to_owned())).collect(),
+            ..RehearsalReport::default()
+        };
+        let former = report("3.11.2", &[("idna", "99.0"), ("six", "1.16"), ("new", "2.10"), ("gone", "1")], &[]);
+        let names = |trial: &RehearsalReport| -> Vec<String> {
+            super::lost(trial, &former).into_iter().map(|extra| extra.name.clone()).collect()
+        };
+        let trial = report("3.11.7", &[("new", "2.9")], &[("idna", "3.18"), ("six", "1.16.0")]);
+        assert_eq!(names(&trial), ["idna", "six", "new", "gone"], "nobody can tell whether 1.16 is 1.16.0");
+        let text = &told(&trial, &super::lost(&trial, &former))[0];
+        assert!(text.contains("idna 99.0 (in place of the release's own 3.18), six"), "{text}");
+        let trial = report("3.11.7", &[("new", "2.11")], &[("idna", "100"), ("six", "1.16"), ("gone", "1")]);
+        assert_eq!(names(&trial), Vec::<String>::new());
+        assert_eq!(names(&report("3.13.1", &[("new", "2.9")], &[("idna", "99.0")])), ["six", "gone"], "made for it");
     }
 
     #[test]

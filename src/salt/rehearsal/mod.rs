@@ -2,6 +2,7 @@
 //! what fails or vanishes only with the trial counts.
 
 pub mod again;
+pub(super) mod carrying;
 pub mod compare;
 pub mod describing;
 pub mod extras;

@@ -1,13 +1,14 @@
 //! The minion of a distribution's package, or of Salt's own: the Python that its process executes, and the tree around it.
 
 use crate::os::account::Rights;
+use crate::os::ground::{self, Keeper};
 use crate::os::process::{self, Identity};
-use crate::os::{file, ground, proc_fs};
+use crate::os::{file, proc_fs};
 use crate::rehearsal::{Former, Part};
 use std::path::{Path, PathBuf};
 
 /// Variables by which a minion's Python finds what `salt-pip` has installed: of its unit, or of `/etc/default`.
-const VARIABLES: [&str; 2] = ["SALT_EXTRAS_DIR", "SALT_HOME"];
+pub(super) const VARIABLES: [&str; 2] = ["SALT_EXTRAS_DIR", "SALT_HOME"];
 
 /// The minion whose first process this is.
 pub(super) fn of(leader: &Identity) -> Former {
@@ -21,9 +22,10 @@ fn asked(leader: &Identity) -> Result<(Part, Rights), String> {
     let executed = proc_fs::program(leader.pid).ok_or_else(|| format!("cannot tell what {leader} executes"))?;
     let tree = tree_of(&proc_fs::without_deleted(&executed))
         .ok_or_else(|| format!("{leader} executes {}, which is no Python of a tree", executed.display()))?;
-    // What another user could have written is started with his rights, never with those of this program.
+    // What another user could have written is started with his rights, never with those of this program. But Salt's packages give a whole tree to
+    // their own user, and their unit starts it as root: that user already has the rights with which it is started here.
     let python = python_of(&tree);
-    if rights.user == process::user() && ground::trusted(&python).map_err(said)?.is_none() {
+    if rights.user == process::user() && ground::keeper(&python).map_err(said)? == Keeper::Others {
         return Err(format!("other users can change {}, or where it leads", python.display()));
     }
     let mut environment = Vec::new();

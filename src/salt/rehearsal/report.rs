@@ -42,6 +42,8 @@ pub struct RehearsalReport {
     pub sign_in: Option<u32>,
     #[serde(default)]
     pub packages: BTreeSet<String>,
+    #[serde(default)]
+    pub own_versions: BTreeMap<String, String>,
 }
 
 /// A package that `salt-pip` installed.

@@ -14,7 +14,7 @@ pub struct Limits {
     pub start: Duration,
     /// For a rehearsal: a module that waits must not delay a switch for ever.
     pub rehearsal: Duration,
-    /// For the rebuild of extras for a new release; zero: extras are not rebuilt.
+    /// For the rebuild of extras for a new release, or their copy; zero: neither is done.
     pub rebuild: Duration,
     /// For the jobs of a process on trial, when the switch goes back.
     pub drain: Duration,

@@ -8,7 +8,7 @@ use crate::rehearsal::extras::{Builder, Building, Vanishing};
 use crate::rehearsal::{Performance, Scene};
 use crate::switch::process::running::exit_text;
 use crate::switch::rehearsal::workplace::{end_of, fresh, in_scene, record};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
@@ -142,6 +142,9 @@ fn lay(work: &Dir, building: &Building, former: &Path) -> Result<(), OsError> {
     if let Some(there) = parent.child_if_exists(name(&building.into))? {
         let is_seal = |name: &OsStr| building.seals.iter().any(|end| name.to_string_lossy().ends_with(end));
         let (seals, others): (Vec<_>, Vec<_>) = built.names()?.into_iter().partition(|name| is_seal(name));
+        for seal in &seals {
+            forget_earlier(&there, seal, &seals)?;
+        }
         for name in &others {
             merge(&built, &there, name)?;
         }
@@ -151,13 +154,26 @@ fn lay(work: &Dir, building: &Building, former: &Path) -> Result<(), OsError> {
         }
         return there.sync();
     }
-    // The new directory gets the owner of the former one, who may add packages.
     let owner = Dir::open(former)?.stat_self()?.uid;
-    if owner != built.stat_self()?.uid {
+    if building.keeps_owner && owner != built.stat_self()?.uid {
         built.set_owner(owner)?;
     }
     work.rename_exclusive(name(&building.built), &parent, name(&building.into))?;
     parent.sync()
+}
+
+/// Removes the seal of another version of a package: of two seals nobody can tell which version is there.
+fn forget_earlier(there: &Dir, seal: &OsStr, seals: &[OsString]) -> Result<(), OsError> {
+    let package =
+        |name: &OsStr| name.to_string_lossy().split('-').next().unwrap_or_default().to_lowercase().replace('.', "_");
+    let end = Path::new(seal).extension().map(OsStr::to_owned);
+    for name in there.names()? {
+        let is_seal = Path::new(&name).extension() == end.as_deref();
+        if is_seal && package(&name) == package(seal) && !seals.contains(&name) {
+            there.remove_tree(&name)?;
+        }
+    }
+    Ok(())
 }
 
 /// Moves an entry; merges it into an existing directory. An existing file is replaced: it belongs to an incomplete package.
@@ -200,7 +216,13 @@ mod tests {
             fs::create_dir(&built).unwrap();
             let script = format!("cd \"$0\" && {}", self.0);
             let program = Program::new("/bin/sh").argument("-c").argument(script).argument(&built);
-            Ok(Building { program, built, into: vanishing.into.clone().ok_or("nowhere")?, seals: &[".info"] })
+            Ok(Building {
+                program,
+                built,
+                into: vanishing.into.clone().ok_or("nowhere")?,
+                seals: &[".info"],
+                keeps_owner: true,
+            })
         }
 
         fn built(&self, _vanishing: &Vanishing, built: &Performance) -> Result<Vec<String>, String> {
@@ -257,6 +279,9 @@ mod tests {
         {
             assert_eq!(fs::read_to_string(new.join(path)).unwrap(), text, "{path}");
         }
+        fs::rename(new.join("a-1.info"), new.join("A-0.9.info")).unwrap();
+        built(root.path(), SCRIPT, SECONDS).unwrap();
+        assert!(new.join("a-1.info").exists() && !new.join("A-0.9.info").exists(), "one version of a package");
     }
 
     #[test]

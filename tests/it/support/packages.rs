@@ -80,19 +80,8 @@ impl PackagedHost {
 
     /// The same with more lines of the master's configuration.
     pub fn with_master(kind: Kind, options: &str) -> Self {
-        let author = minions::author();
-        let master = Master::start_with(&tree(MASTER), true, options);
         let suite = if kind == Kind::Deb { "bookworm" } else { ALL_PACKAGE_MANAGERS };
-        let made = Made { suite, package: SALT, shares_network: true };
-        let mut machine = Machine::of(made, &author, &[author.salt(NEW)]);
-        fs::create_dir(machine.path(PLACE)).unwrap();
-        let marks = Marks::below(&machine.path(""), &machine.path("srv"));
-        fs::write(machine.path("etc/sidle/conf.d/salt.toml"), SETTINGS).unwrap();
-        fs::create_dir_all(machine.path("etc/salt/minion.d")).unwrap();
-        let own = format!("id: {ID}\nuser: root\nlog_level_logfile: info\n{}", marks.configuration(&[&master]));
-        fs::write(machine.path("etc/salt/minion.d/test.conf"), own).unwrap();
-        machine.boot();
-        let host = Self { kind, marks, machine, master, author };
+        let host = Self::without_package(kind, suite, NEW, options);
         let package = host.package("1");
         host.install(&package);
         host.answers(OLD);
@@ -100,11 +89,27 @@ impl PackagedHost {
         host
     }
 
-    fn outside(&self) -> PathBuf {
+    /// The same before the package is there, with this release.
+    pub fn without_package(kind: Kind, suite: &'static str, release: &str, options: &str) -> Self {
+        let author = minions::author();
+        let master = Master::start_with(&tree(MASTER), true, options);
+        let made = Made { suite, package: SALT, shares_network: true };
+        let mut machine = Machine::of(made, &author, &[author.salt(release)]);
+        fs::create_dir(machine.path(PLACE)).unwrap();
+        let marks = Marks::below(&machine.path(""), &machine.path("srv"));
+        fs::write(machine.path("etc/sidle/conf.d/salt.toml"), SETTINGS).unwrap();
+        fs::create_dir_all(machine.path("etc/salt/minion.d")).unwrap();
+        let own = format!("id: {ID}\nuser: root\nlog_level_logfile: info\n{}", marks.configuration(&[&master]));
+        fs::write(machine.path("etc/salt/minion.d/test.conf"), own).unwrap();
+        machine.boot();
+        Self { kind, marks, machine, master, author }
+    }
+
+    pub fn outside(&self) -> PathBuf {
         self.machine.path(PLACE)
     }
 
-    fn inside(built: &str) -> String {
+    pub fn inside(built: &str) -> String {
         format!("/{PLACE}/{}", Path::new(built).file_name().unwrap().to_str().unwrap())
     }
 

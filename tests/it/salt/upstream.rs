@@ -1,0 +1,170 @@
+//! Salt's own packages, scriptlets included, with packages that salt-pip laid over them: adopted, and given back.
+
+use crate::support::boot::archive;
+use crate::support::eventually;
+use crate::support::packages::{Kind, PackagedHost, UNIT, script};
+use crate::support::salt::{START_SECONDS, packaged_tree, tree};
+use crate::support::scene::ID;
+use crate::support::stage::{SALT, text};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// What the package brings, and what sidle runs: Salt for the same minor version of Python.
+const OLD: &str = "3007.17";
+const NEW: &str = "3008.5";
+
+/// What Salt's packages are built in, and run in.
+const SUITE: &str = "bookworm+bash-completion+dctrl-tools+debhelper+dh-exec+rpm";
+
+/// A pure package, one with a module in C, one that shadows a package of the tree: what a job sees of each.
+const EXTRAS: [(&str, &str); 3] = [("site_pure", "1.0"), ("site_compiled", "1.0&lt;"), ("idna", "99.0")];
+const FOURTH: (&str, &str) = ("site_fourth", "1.0");
+
+/// Imports each in a job, and says what came.
+const MODULE: &str = "import importlib
+
+def versions():
+    found = []
+    for name in ('site_pure', 'site_compiled', 'idna', 'site_fourth'):
+        try:
+            module = importlib.import_module(name)
+        except ImportError:
+            continue
+        found.append(name + '=' + getattr(module, 'answer', 'of the tree') + ';')
+    return ' '.join(found)
+";
+
+/// Where the package's minion keeps its state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    /// In the package's own tree.
+    Legacy,
+    /// Below /var/lib/salt.
+    Hardened,
+}
+
+impl Layout {
+    /// Where salt-pip installs for the package's minion.
+    fn extras(self) -> &'static str {
+        match self {
+            Self::Legacy => "opt/saltstack/salt/extras-3.11",
+            Self::Hardened => "var/lib/salt/minion/extras-3.11",
+        }
+    }
+}
+
+/// The packages of a minion: one for all daemons, one for the minion.
+fn packages(kind: Kind) -> Vec<std::path::PathBuf> {
+    let tree = packaged_tree(OLD);
+    let sdist = tree.ancestors().nth(2).unwrap().join(format!("build/salt-{OLD}-sdist/salt-{OLD}.tar.gz"));
+    let root = archive(SUITE);
+    let arguments = [kind.name(), text(&tree), text(&sdist), text(&root)];
+    let directory = script("tests/it/support/packaged/upstream", &arguments);
+    fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+/// A host on which the minion of Salt's own package answers, with wheels in /srv/packages.
+fn host(kind: Kind, layout: Layout) -> PackagedHost {
+    let host = PackagedHost::without_package(kind, SUITE, NEW, "");
+    host.master.file("_modules/site_extras.py", MODULE);
+    let python = tree(NEW).join("bin/python3");
+    let maker = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/packaged/wheels.py");
+    let made = Command::new(python).arg("-B").arg(maker).args([tree(NEW), host.outside()]).status().unwrap();
+    assert!(made.success());
+    if layout == Layout::Hardened {
+        let setup = if kind == Kind::Deb { "etc/default/salt-setup" } else { "etc/sysconfig/salt-minion-setup" };
+        let setup = host.machine.path(setup);
+        fs::create_dir_all(setup.parent().unwrap()).unwrap();
+        fs::write(setup, "SALT_ONEDIR_HARDEN=1\n").unwrap();
+    }
+    install(&host);
+    host.machine.inside(&["systemctl", "enable", "--now", UNIT]);
+    host.answers(OLD);
+    host.master.call(ID, &["saltutil.sync_modules"]);
+    host
+}
+
+/// Installs the packages, as their own tools do.
+fn install(host: &PackagedHost) {
+    let mut words = match host.kind {
+        Kind::Deb => vec!["env", "DEBIAN_FRONTEND=noninteractive", "dpkg", "-i"],
+        Kind::Rpm => vec!["rpm", "-U", "--nodeps"],
+    };
+    let inside: Vec<String> = packages(host.kind)
+        .iter()
+        .map(|package| {
+            fs::copy(package, host.outside().join(package.file_name().unwrap())).unwrap();
+            PackagedHost::inside(text(package))
+        })
+        .collect();
+    words.extend(inside.iter().map(String::as_str));
+    println!("{}", host.machine.inside(&words));
+}
+
+/// Installs packages with the salt-pip that is first in the search path.
+fn salt_pip(host: &PackagedHost, variables: &[&str], names: &[&str]) {
+    // As a login shell of root's has it.
+    let path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    let pip = ["salt-pip", "install", "--no-index", "--find-links", "/srv/packages"];
+    let said = host.machine.inside(&[&["env", "HOME=/root", path], variables, &pip, names].concat());
+    assert!(said.contains("Successfully installed"), "{said}");
+}
+
+/// A job sees exactly these.
+fn sees(host: &PackagedHost, when: &str, wanted: &[(&str, &str)]) {
+    let wanted: Vec<String> = wanted.iter().map(|(name, answer)| format!("{name}={answer};")).collect();
+    eventually(START_SECONDS, when, || {
+        let said = host.master.call_within("10", ID, &["site_extras.versions"]);
+        match said.split_once(": ").map(|(_, said)| said.trim()) {
+            Some(said) if said == wanted.join(" ") => Ok(()),
+            _ => Err(format!("{said}\n{}", host.logs())),
+        }
+    });
+}
+
+fn all() -> Vec<(&'static str, &'static str)> {
+    EXTRAS.into_iter().chain([FOURTH]).collect()
+}
+
+/// Three extras come along to the release, and a fourth one, which salt-pip installs meanwhile, goes back with them.
+fn extras_survive_both_ways(kind: Kind) {
+    let host = host(kind, Layout::Legacy);
+    let names = ["site_pure", "site_compiled", "idna==99.0"];
+    salt_pip(&host, &[], &names);
+    host.machine.inside(&["systemctl", "restart", UNIT]);
+    sees(&host, "the package's minion has them", &EXTRAS);
+
+    let told = host.machine.inside(&["sidle", "adopt", SALT, "--dry-run", "--rehearse"]);
+    for extra in ["site-pure 1.0", "site-compiled 1.0", "idna 99.0"] {
+        assert!(told.contains(extra), "{extra}: {told}");
+    }
+    host.adopt();
+    host.answers(NEW);
+    sees(&host, "the release has them", &EXTRAS);
+    salt_pip(&host, &[], &["site_fourth"]);
+    assert!(!host.machine.path(Layout::Legacy.extras()).join("site_fourth").exists());
+    sees(&host, "the release has the fourth", &all());
+
+    let told = host.machine.inside(&["sidle", "unadopt", SALT, "--dry-run"]);
+    assert!(told.contains("site-fourth 1.0"), "{told}");
+    let told = host.machine.inside(&["sidle", "unadopt", SALT]);
+    host.answers(OLD);
+    sees(&host, "the package's minion has all four", &all());
+    assert!(told.contains("site-fourth 1.0"), "{told}");
+    host.adopt();
+    host.answers(NEW);
+    sees(&host, "the release has all four again", &all());
+}
+
+#[test]
+#[ignore = "`scripts/test --long`: builds Salt's own packages, of 170 MB each"]
+fn a_deb_of_salts_own_is_adopted_with_its_extras_and_given_back_with_a_new_one() {
+    extras_survive_both_ways(Kind::Deb);
+}
+
+#[test]
+#[ignore = "`scripts/test --long`: builds Salt's own packages, of 170 MB each"]
+fn an_rpm_of_salts_own_is_adopted_with_its_extras_and_given_back_with_a_new_one() {
+    extras_survive_both_ways(Kind::Rpm);
+}
