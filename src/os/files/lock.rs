@@ -274,9 +274,16 @@ mod tests {
         std::fs::metadata(path).unwrap().permissions().mode() & 0o7777
     }
 
+    /// Where only its owner may write, whatever the umask of who tests is.
+    fn own_directory() -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        directory
+    }
+
     #[test]
     fn a_lock_is_seen_from_outside_and_its_file_is_closed_to_others() {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = own_directory();
         let dir = Dir::open(directory.path()).unwrap();
         let file = LockFile::new(&dir, LOCK);
         assert_eq!(file.identity().unwrap(), None);
@@ -291,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_lock_file_that_others_could_open_is_closed_and_one_that_is_no_file_is_refused() {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = own_directory();
         let dir = Dir::open(directory.path()).unwrap();
         std::fs::write(directory.path().join(LOCK), "").unwrap();
         std::fs::set_permissions(directory.path().join(LOCK), std::fs::Permissions::from_mode(0o666)).unwrap();
