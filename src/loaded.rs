@@ -6,6 +6,7 @@ use crate::name::InstanceName;
 use crate::os::OsError;
 use crate::os::dir::Dir;
 use crate::os::process::Identity;
+use crate::saved;
 use serde::{Deserialize, Serialize};
 
 /// The name of the directory of notes in an instance's run directory: one file per first process.
@@ -37,9 +38,7 @@ pub fn note(layout: &Layout, instance: &InstanceName, configuration: Option<Dige
     }
     let leader = Identity::own()?;
     let name = leader.pid.to_string();
-    let bytes = serde_json::to_vec(&Note { leader, configuration, credentials: None })
-        .expect("a note has no map keys but strings");
-    directory.write_atomic(name, &bytes, 0o600)
+    directory.write_atomic(name, &saved::line(&Note { leader, configuration, credentials: None }), 0o600)
 }
 
 /// Notes the credentials of a healthy process, unless they are noted already.
@@ -53,8 +52,7 @@ pub fn note_credentials(
     let name = leader.pid.to_string();
     let note = note_of(&directory, &name).filter(|note| note.leader == *leader && note.credentials.is_none());
     let Some(note) = note else { return Ok(()) };
-    let bytes = serde_json::to_vec(&Note { credentials: Some(credentials), ..note });
-    directory.write_atomic(name, &bytes.expect("a note has no map keys but strings"), 0o600)
+    directory.write_atomic(name, &saved::line(&Note { credentials: Some(credentials), ..note }), 0o600)
 }
 
 /// The noted credentials of a process.

@@ -84,8 +84,7 @@ impl Adoption {
 
     /// Writes the record.
     pub fn write(&self, layout: &Layout, instance: &InstanceName) -> Result<(), OsError> {
-        let bytes = serde_json::to_vec(self).expect("an adoption has no map keys but strings");
-        Dir::open_or_create(&layout.adoption(instance), 0o755)?.write_atomic(RECORD_NAME, &bytes, 0o644)
+        Dir::open_or_create(&layout.adoption(instance), 0o755)?.write_atomic(RECORD_NAME, &saved::line(self), 0o644)
     }
 
     /// Keeps systemd from starting the package's unit until the next boot.

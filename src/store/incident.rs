@@ -4,6 +4,7 @@ use super::error::Problem;
 use super::{PackageLock, Result, Store, StoreError};
 use crate::failure::Report;
 use crate::os::clock;
+use crate::saved;
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -164,11 +165,7 @@ impl Store {
             None => incident,
         });
         all.drain(..all.len().saturating_sub(INCIDENTS_MAXIMUM));
-        let mut bytes = Vec::new();
-        for incident in &all {
-            bytes.extend(serde_json::to_vec(incident).expect("an incident has no map keys but strings"));
-            bytes.push(b'\n');
-        }
+        let bytes: Vec<u8> = all.iter().flat_map(saved::line).collect();
         let receipts = self.receipts().ok().flatten();
         let _ = receipts.map(|receipts| receipts.write_atomic(INCIDENTS_NAME, &bytes, FILE_MODE));
     }

@@ -6,6 +6,7 @@ use super::{Result, Store};
 use crate::bundle::manifest::Entry;
 use crate::digest::Digest;
 use crate::os::clock;
+use crate::saved;
 use crate::version::Release;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -95,7 +96,7 @@ impl Store {
             record.problems.extend(seen.problems.iter().take(room).map(ToString::to_string));
             problems.extend(seen.problems);
             record.ended_at = is_last.then(clock::now);
-            self.receipt(release)?.write_atomic(RECORD_NAME, &to_bytes(&record), FILE_MODE)?;
+            self.receipt(release)?.write_atomic(RECORD_NAME, &saved::line(&record), FILE_MODE)?;
             progress(size(&manifest.entries[..record.done]), size(&manifest.entries));
             let due = Duration::from_millis(bytes.saturating_mul(1000) / bytes_per_second.max(1));
             if !is_last {
@@ -108,8 +109,4 @@ impl Store {
 
 fn size(entries: &[Entry]) -> u64 {
     entries.iter().map(Entry::size).sum()
-}
-
-fn to_bytes(record: &Scrubbed) -> Vec<u8> {
-    serde_json::to_vec(record).expect("a record has no map keys but strings")
 }

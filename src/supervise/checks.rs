@@ -86,9 +86,17 @@ impl Supervisor {
             .chain(tree.as_deref())
             .collect();
         let trouble = Some(troubles.join("; ")).filter(|text| !text.is_empty());
-        let status = SupervisorStatus::new(self.own.clone(), agent, trouble, self.ended.clone());
-        let status = status.with_unwatched(self.tree.unwatched().map(str::to_owned));
-        let status = status.with_finishing(self.processes.finishing()).with_settings(self.settings.digest.clone());
+        let status = SupervisorStatus {
+            schema: 1,
+            supervisor: self.own.clone(),
+            agent,
+            trouble,
+            ended: self.ended.clone(),
+            finishing: self.processes.finishing(),
+            unwatched: self.tree.unwatched().map(str::to_owned),
+            settings_sha256: self.settings.digest.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
         if self.written.as_ref() != Some(&status) {
             status.write(&self.directory)?;
             let words = match (&status.agent, &status.trouble) {

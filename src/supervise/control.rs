@@ -5,6 +5,7 @@ use crate::layout::Layout;
 use crate::name::InstanceName;
 use crate::os::dir::Dir;
 use crate::os::{OsError, random, socket};
+use crate::saved;
 use crate::switch::driver::dry_run::ExpectedSwitch;
 use crate::switch::driver::requests::BadReleases;
 use crate::switch::schedule::{When, later};
@@ -147,9 +148,7 @@ pub fn ask(layout: &Layout, instance: &InstanceName, command: &Command) -> Resul
     let Some(mut stream) = socket::connect(&directory, SOCKET_NAME, ANSWER_WAIT)? else { return Ok(None) };
     let path = directory.path().join(SOCKET_NAME);
     let failed = |source| Report::from(OsError::new("talk to the supervisor on", &path, source));
-    let mut line = serde_json::to_vec(command).expect("a command has no map keys but strings");
-    line.push(b'\n');
-    stream.write_all(&line).map_err(failed)?;
+    stream.write_all(&saved::line(command)).map_err(failed)?;
     let mut answer = String::new();
     BufReader::new(stream.take(LINE_LENGTH_MAXIMUM)).read_line(&mut answer).map_err(failed)?;
     answered(&answer, &path).map(Some)

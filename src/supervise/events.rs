@@ -5,6 +5,7 @@ use super::workers::Fresh;
 use crate::failure::{Class, Report};
 use crate::os::watch::Watch;
 use crate::os::{OsError, process, socket};
+use crate::saved;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
@@ -44,10 +45,8 @@ pub struct Question {
 impl Question {
     /// Answers. The client may have gone away; an accepted request is in the journal all the same.
     pub fn answer(self, answer: &Answer) {
-        let mut line = serde_json::to_vec(answer).expect("an answer has no map keys but strings");
-        line.push(b'\n');
         // A line fits the socket's buffer, so the write never blocks.
-        let _ = self.stream.try_write(&line);
+        let _ = self.stream.try_write(&saved::line(answer));
     }
 }
 

@@ -6,6 +6,7 @@ use crate::name::InstanceName;
 use crate::os::OsError;
 use crate::os::dir::Dir;
 use crate::os::process::Identity;
+use crate::saved;
 use crate::switch::process::finishing::Finishing;
 use crate::version::Release;
 use jiff::Timestamp;
@@ -61,7 +62,8 @@ impl fmt::Display for Ended {
 /// The status of a supervisor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SupervisorStatus {
-    schema: u32,
+    /// The form: 1.
+    pub(super) schema: u32,
     /// The supervisor itself.
     pub supervisor: Identity,
     /// The agent; None: none runs.
@@ -93,44 +95,6 @@ impl AgentStatus {
 }
 
 impl SupervisorStatus {
-    /// Makes a status with the version of this program.
-    pub fn new(
-        supervisor: Identity,
-        agent: Option<AgentStatus>,
-        trouble: Option<String>,
-        ended: Option<Ended>,
-    ) -> Self {
-        Self {
-            schema: 1,
-            supervisor,
-            agent,
-            trouble,
-            ended,
-            finishing: Vec::new(),
-            unwatched: None,
-            settings_sha256: String::new(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-        }
-    }
-
-    /// Adds the old processes that finish their last jobs.
-    #[must_use]
-    pub fn with_finishing(self, finishing: Vec<Finishing>) -> Self {
-        Self { finishing, ..self }
-    }
-
-    /// Adds why the trees are polled.
-    #[must_use]
-    pub fn with_unwatched(self, unwatched: Option<String>) -> Self {
-        Self { unwatched, ..self }
-    }
-
-    /// Adds the digest of the settings files that were read.
-    #[must_use]
-    pub fn with_settings(self, settings_sha256: String) -> Self {
-        Self { settings_sha256, ..self }
-    }
-
     /// What `sidle status` warns of.
     pub fn warnings(&self) -> Vec<String> {
         let doubles = self.agent.iter().flat_map(|agent| &agent.doubles);
@@ -146,8 +110,7 @@ impl SupervisorStatus {
 
     /// Writes the file.
     pub fn write(&self, directory: &Dir) -> Result<(), OsError> {
-        let bytes = serde_json::to_vec(self).expect("a status has no map keys but strings");
-        directory.write_atomic(STATUS_NAME, &bytes, 0o644)
+        directory.write_atomic(STATUS_NAME, &saved::line(self), 0o644)
     }
 
     /// Reads the status of an instance's supervisor; None: no supervisor is alive.

@@ -169,7 +169,6 @@ impl Supervisor {
     }
 }
 
-/// Returns the exit status of a worker that has ended.
 /// The exit status of a worker that has ended. A worker that can't be waited for is given up: it would fail again every turn.
 fn ended(worker: &mut Option<Child>) -> Result<Option<ExitStatus>, OsError> {
     let Some(mut child) = worker.take() else { return Ok(None) };

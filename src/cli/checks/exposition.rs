@@ -39,30 +39,6 @@ pub enum Number {
     Fraction(f64),
 }
 
-impl From<i64> for Number {
-    fn from(value: i64) -> Self {
-        Self::Whole(value)
-    }
-}
-
-impl From<i32> for Number {
-    fn from(value: i32) -> Self {
-        Self::Whole(value.into())
-    }
-}
-
-impl From<u8> for Number {
-    fn from(value: u8) -> Self {
-        Self::Whole(value.into())
-    }
-}
-
-impl From<usize> for Number {
-    fn from(value: usize) -> Self {
-        Self::Whole(i64::try_from(value).unwrap_or(i64::MAX))
-    }
-}
-
 impl fmt::Display for Number {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -70,11 +46,6 @@ impl fmt::Display for Number {
             Self::Fraction(value) => value.fmt(formatter),
         }
     }
-}
-
-/// A duration as the format wants it.
-pub fn seconds(duration: Duration) -> Number {
-    Number::Fraction(duration.as_secs_f64())
 }
 
 /// One sample of a metric.
@@ -87,8 +58,13 @@ pub struct Sample {
 
 impl Sample {
     /// A sample of the metric `name`, which must be in [`METRICS`], with what [`labels`] made.
-    pub fn new(name: &'static str, labels: &str, value: impl Into<Number>) -> Self {
-        Self { name, labels: labels.to_owned(), value: value.into() }
+    pub fn new(name: &'static str, labels: &str, value: impl TryInto<i64>) -> Self {
+        Self { name, labels: labels.to_owned(), value: Number::Whole(value.try_into().unwrap_or(i64::MAX)) }
+    }
+
+    /// A sample of a metric of seconds.
+    pub fn lasting(name: &'static str, labels: &str, duration: Duration) -> Self {
+        Self { name, labels: labels.to_owned(), value: Number::Fraction(duration.as_secs_f64()) }
     }
 }
 
@@ -120,8 +96,7 @@ mod tests {
     fn label_values_are_escaped_as_the_format_demands() {
         let labels = labels(&[("a", "x\"y\\z\nw"), ("b", "plain")]);
         assert_eq!(labels, r#"a="x\"y\\z\nw",b="plain""#);
-        let samples =
-            [Sample::new("sidle_last_switch_downtime_seconds", &labels, seconds(Duration::from_millis(1500)))];
+        let samples = [Sample::lasting("sidle_last_switch_downtime_seconds", &labels, Duration::from_millis(1500))];
         let text = text(&samples);
         assert_eq!(text.len(), 3, "{text:?}");
         assert!(text[2].ends_with("} 1.5") && text[1] == "# TYPE sidle_last_switch_downtime_seconds gauge", "{text:?}");

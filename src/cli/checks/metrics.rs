@@ -1,6 +1,6 @@
 //! `sidle metrics`: the host for Prometheus, from its state files alone: no socket is asked, no lock is taken. What is not known is left out.
 
-use crate::cli::exposition::{Sample, labels, seconds, text};
+use crate::cli::exposition::{Sample, labels, text};
 use crate::cli::host::instances;
 use crate::cli::output::Lines;
 use crate::cli::trees::Trees;
@@ -120,8 +120,8 @@ fn of_instance(files: &InstanceFiles, store: &Store, now: Timestamp, out: &mut V
     if let Some(last) = history.as_ref().and_then(|history| history.entries().last()) {
         out.push(Sample::new("sidle_last_switch_result", &of(&[("result", last.result.word())]), 1));
         out.push(Sample::new("sidle_last_switch_timestamp_seconds", &own, last.ended_at.as_second()));
-        let downtime = seconds(Duration::from_millis(last.downtime_milliseconds));
-        out.push(Sample::new("sidle_last_switch_downtime_seconds", &own, downtime));
+        let downtime = Duration::from_millis(last.downtime_milliseconds);
+        out.push(Sample::lasting("sidle_last_switch_downtime_seconds", &own, downtime));
     }
     let live = journal.as_ref().and_then(|journal| journal.live.as_ref());
     if journal.is_some() {

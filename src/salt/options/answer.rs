@@ -94,19 +94,9 @@ pub struct Options {
     pub log_file: Option<PathBuf>,
     pub user: Option<String>,
     pub multiprocessing: bool,
-    pub masters: Vec<MasterOption>,
+    pub masters: Vec<Master>,
     pub need: NeedOption,
     pub masters_unknown: Option<String>,
-}
-
-/// A master, as Salt takes its name apart.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "as in `Master`")]
-pub struct MasterOption {
-    pub name: String,
-    pub host: String,
-    pub request_port: u16,
-    pub publish_port: Option<u16>,
 }
 
 /// How many of the masters it needs.
@@ -154,11 +144,7 @@ impl Options {
             (None, NeedOption::Any) => Need::Any,
             (None, NeedOption::All) => Need::All,
         };
-        let master = |found: &MasterOption| {
-            let MasterOption { name, host, request_port, publish_port } = found.clone();
-            Master { name, host, request_port, publish_port }
-        };
-        Masters::Named(self.masters.iter().map(master).collect(), need)
+        Masters::Named(self.masters.clone(), need)
     }
 }
 

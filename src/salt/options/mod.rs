@@ -9,14 +9,15 @@ use crate::digest::Digest;
 use crate::os::dir::{Dir, FileKind};
 use crate::os::file;
 use answer::Answer;
+use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// Grains, an engine or a key. A larger file is an error: its content would not be known.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// A master as configured.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A master as configured, its name taken apart by Salt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Master {
     /// As the configuration has it: the name in messages and history.
     pub name: String,
