@@ -8,7 +8,7 @@ use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
 use crate::rehearsal::lost::{Lost, Successors};
-use crate::rehearsal::{ExtrasPolicy, Rehearsal};
+use crate::rehearsal::{ExtrasPolicy, Rehearsal, Rehearser};
 use crate::store::Store;
 use crate::switch::journal::files::InstanceFiles;
 use crate::version::Release;
@@ -75,7 +75,7 @@ pub fn rehearse(context: &Context, arguments: &RehearseArguments) -> Result<Ende
         Some(_) => by_lists(context, arguments, from.as_ref())?,
         None => by_loading(context, arguments, &files, from.as_ref())?,
     };
-    tell(context, arguments, from.as_ref(), found, compared)
+    tell(context, arguments, from.as_ref(), &found, compared)
 }
 
 fn by_loading(
@@ -134,23 +134,21 @@ fn by_lists(
     let former = Store::new(&context.layout, package).manifest(from)?;
     let lost =
         agents::parts(&trial.agent)?.rehearser.and_then(|rehearser| rehearser.lost(&trial.offers, &former.offers));
-    Ok(match lost {
-        Some(lost) => (Rehearsal { lost, ..Rehearsal::default() }, Compared::Lists),
-        None => {
-            let which = if trial.offers.is_empty() { release } else { from };
-            let why = format!(
-                "the manifest of {which} does not list what its loader offers: pack the release with this sidle, as a new revision"
-            );
-            (Rehearsal::not_done(why), Compared::Nothing)
-        }
-    })
+    if let Some(lost) = lost {
+        return Ok((Rehearsal { lost, ..Rehearsal::default() }, Compared::Lists));
+    }
+    let which = if trial.offers.is_empty() { release } else { from };
+    let why = format!(
+        "the manifest of {which} does not list what its loader offers: pack the release with this sidle, as a new revision"
+    );
+    Ok((Rehearsal::not_done(why), Compared::Nothing))
 }
 
 fn tell(
     context: &Context,
     arguments: &RehearseArguments,
     from: Option<&Release>,
-    found: Rehearsal,
+    found: &Rehearsal,
     compared: Compared,
 ) -> Result<Ended, Report> {
     let (package, release) = (&arguments.package, &arguments.release);
@@ -159,7 +157,9 @@ fn tell(
     let from_words = from.map_or_else(String::new, |from| format!("{from} to "));
     let mut facts = Facts::new().with("rehearsed", format!("{package} {from_words}{release}: {}", compared.told()));
     for (name, texts) in [("refuses", &found.blocking), ("not known", &found.unknown), ("note", &found.notes)] {
-        texts.iter().for_each(|text| facts.add(name, text));
+        for text in texts {
+            facts.add(name, text);
+        }
     }
     if found.lost.is_empty() && compared != Compared::Nothing {
         facts.add("lost", "no function of a module");
@@ -197,7 +197,7 @@ fn successors(
     for release in known {
         if store.is_installed(release)? {
             let agent = store.head(release)?.agent;
-            return Ok(agents::parts(&agent)?.rehearser.and_then(|rehearser| rehearser.successors()));
+            return Ok(agents::parts(&agent)?.rehearser.and_then(Rehearser::successors));
         }
     }
     Ok(None)
