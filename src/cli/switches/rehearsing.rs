@@ -91,9 +91,9 @@ fn by_loading(
         ));
     }
     let settings = Settings::read(&context.layout)?;
-    let found = match perform(context, &settings, files, release, Before::Release(from))? {
-        Came::Found(found) => found,
-        Came::NotDone(why) | Came::Skipped(why) => Rehearsal::not_done(why),
+    let (found, was_done) = match perform(context, &settings, files, release, Before::Release(from))? {
+        Came::Found(found) => (found, true),
+        Came::NotDone(why) | Came::Skipped(why) => (Rehearsal::not_done(why), false),
     };
     let mending = found.vanishing.as_ref().and_then(|vanishing| vanishing.mending(settings.extras));
     let mut found = found.weighed(if mending.is_some() { ExtrasPolicy::Report } else { settings.extras });
@@ -113,7 +113,7 @@ fn by_loading(
             }
         }
     }
-    Ok((found, if from.is_some() { Compared::Loaded } else { Compared::Nothing }))
+    Ok((found, if from.is_some() && was_done { Compared::Loaded } else { Compared::Nothing }))
 }
 
 fn by_lists(
@@ -161,7 +161,8 @@ fn tell(
             facts.add(name, text);
         }
     }
-    if found.lost.is_empty() && compared != Compared::Nothing {
+    // A release that does not come up has no list of its own.
+    if found.lost.is_empty() && compared != Compared::Nothing && !refuses {
         facts.add("lost", "no function of a module");
     }
     for (name, text) in lines(&found.lost, successors) {
