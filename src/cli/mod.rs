@@ -26,7 +26,7 @@ pub use checks::{doctor, exposition, host_change, job, metrics, status, trees};
 
 pub use terminal::{exit, facts, input, log, output, plain, tone};
 
-pub use switches::{follow, order, reach, rehearse, story, switching, timing, upgrade};
+pub use switches::{follow, order, reach, rehearse, rehearsing, story, switching, timing, upgrade};
 
 use crate::adoption::AdoptingInstance;
 use crate::failure::{Class, Report};
@@ -103,6 +103,8 @@ enum Verb {
     Metrics(metrics::MetricsArguments),
     /// Check this host for problems, and say how to fix each of them
     Doctor(doctor::DoctorArguments),
+    /// Check what a switch to a release would break or lose on this host, and what brings it back; change nothing
+    Rehearse(rehearsing::RehearseArguments),
     /// Switch an instance to an installed release
     Switch(switching::SwitchArguments),
     /// Switch an instance back to its previous release, or to a named release
@@ -321,6 +323,7 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
         Verb::Job(arguments) => job::job(context, &arguments),
         Verb::Metrics(arguments) => metrics::metrics(context, &arguments),
         Verb::Doctor(arguments) => doctor::doctor(context, &arguments),
+        Verb::Rehearse(arguments) => rehearsing::rehearse(context, &arguments),
         Verb::Switch(arguments) => switching::switch(context, &arguments),
         Verb::Rollback(arguments) => switching::rollback(context, &arguments),
         Verb::Restart(arguments) => switching::restart(context, &arguments),

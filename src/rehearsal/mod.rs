@@ -4,9 +4,11 @@
 //! with the former release, too, never counts against the trial.
 
 pub mod extras;
+pub mod lost;
 
 pub use extras::ExtrasPolicy;
 
+use crate::bundle::contents::Offers;
 use crate::bundle::manifest::{Head, Service};
 use crate::os::account::Rights;
 use crate::os::environment::Passed;
@@ -34,6 +36,9 @@ pub struct Rehearsal {
     /// The same extras for a rebuild; None: there are none, or a rebuild is impossible.
     #[serde(default)]
     pub vanishing: Option<extras::Vanishing>,
+    /// The functions that would vanish, for who asks for all of them: the notes have the sums.
+    #[serde(skip)]
+    pub lost: Vec<lost::Lost>,
 }
 
 /// Most lines of [`Rehearsal::told`]: status shows them.
@@ -219,6 +224,21 @@ pub trait Rehearser: Sync {
     /// A packaged agent by its first process, for the comparison with the release that takes over.
     fn packaged(&self, _leader: &Identity) -> Former {
         Former::Nothing
+    }
+
+    /// Packages that bring modules back; None: nobody has listed any for this agent.
+    fn successors(&self) -> Option<lost::Successors> {
+        None
+    }
+
+    /// The functions that a release does not have and the former one has, by the lists in their manifests; None: a manifest has no list.
+    fn lost(&self, _trial: &Offers, _former: &Offers) -> Option<Vec<lost::Lost>> {
+        None
+    }
+
+    /// Kinds of modules that no rehearsal loads: only the lists tell of them.
+    fn listed_only(&self) -> &'static [&'static str] {
+        &[]
     }
 
     /// Rebuilds extras; None: this agent has none.

@@ -71,7 +71,7 @@ pub struct Kept {
     pub shims: Vec<String>,
 }
 
-/// A bill of materials: the part of CycloneDX 1.5 that a release needs.
+/// A bill of materials: the part of `CycloneDX` 1.5 that a release needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[expect(missing_docs, reason = "CycloneDX describes the fields")]

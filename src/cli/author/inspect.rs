@@ -12,7 +12,7 @@ use crate::cli::output::Lines;
 use crate::cli::{Context, Ended, input, usage};
 use crate::config::Settings;
 use crate::digest::Digest;
-use crate::failure::Report;
+use crate::failure::{Class, Report};
 use crate::os::clock;
 use crate::trust::canonical::Json;
 use crate::trust::{MetadataFiles, TrustedTargets, target};
@@ -57,6 +57,30 @@ pub fn inspect(context: &Context, arguments: &InspectArguments) -> Result<Ended,
         bundle(context, head)?;
     }
     Ok(Ended::Well)
+}
+
+/// The manifests of a bundle's releases, which this host must trust, or the manifest in a file of its own, for which nothing vouches.
+pub fn manifests(context: &Context, path: &std::path::Path) -> Result<Vec<Manifest>, Report> {
+    const EXPECTED: &str = "a bundle file, or a packed manifest.json.zst";
+    let mut file = input::open(path, EXPECTED)?;
+    let failed = |source| Report::from(crate::os::OsError::new("read", path, source));
+    let mut start = Vec::new();
+    file.by_ref().take(ZSTD_MAGIC.len() as u64).read_to_end(&mut start).map_err(failed)?;
+    file.rewind().map_err(failed)?;
+    if start == ZSTD_MAGIC {
+        let bytes = input::read(path, MANIFEST_COMPRESSED_MAXIMUM_BYTES, EXPECTED)?;
+        return Ok(vec![Manifest::decompressed(&bytes)?]);
+    }
+    let (Head { metadata, releases }, _) = BundleReader::open(std::io::BufReader::with_capacity(1 << 20, file))?;
+    let verdict = verdict(context, metadata)?;
+    let read = |bundled: &BundledRelease| {
+        standing(&verdict, bundled).map_err(|why| {
+            Report::of(Class::NotTrusted, format!("cannot use {}: {}: {why}", path.display(), bundled.id))
+                .hint("`sidle trust show` shows what this host trusts")
+        })?;
+        Ok(Manifest::decompressed(&bundled.manifest)?)
+    };
+    releases.iter().map(read).collect()
 }
 
 /// Metadata as it stands in the file; whether it is to be trusted depends on the rest of its repository.

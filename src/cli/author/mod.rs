@@ -7,6 +7,6 @@ mod named_release;
 mod repo;
 
 pub use export::{ExportArguments, export, write as write_bundle};
-pub use inspect::{InspectArguments, inspect};
+pub use inspect::{InspectArguments, inspect, manifests};
 pub use key::{KeyVerb, SigningArguments, SigningKeys, key};
 pub use repo::{RepoVerb, packed_files, publication_facts, repo};

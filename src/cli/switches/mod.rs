@@ -7,6 +7,7 @@ mod order_dry_run;
 mod own_release;
 pub mod reach;
 pub mod rehearse;
+pub mod rehearsing;
 pub mod story;
 pub mod switching;
 pub mod timing;

@@ -6,6 +6,7 @@ use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::os::process::Identity;
 use crate::os::{clock, signals};
+use crate::rehearsal::extras::Mending;
 use crate::rehearsal::{ExtrasPolicy, Rehearsal};
 use crate::store::Store;
 use crate::store::check::{Defect, Depth};
@@ -38,6 +39,16 @@ pub(in crate::cli) struct Rehearsed {
     pub notes: Vec<String>,
 }
 
+/// A rehearsal, before the settings weigh what it found.
+pub(super) enum Came {
+    /// Nothing was started, because of this.
+    Skipped(String),
+    /// It could not be done; a switch would refuse, too.
+    NotDone(String),
+    /// It was done.
+    Found(Rehearsal),
+}
+
 /// Rehearses a switch to the release `to`. An error: the switch would be refused.
 pub(in crate::cli) fn rehearse(
     context: &Context,
@@ -50,6 +61,32 @@ pub(in crate::cli) fn rehearse(
     if settings.rehearsal == Policy::Off {
         return skipped("rehearsals are off (rehearsal = \"off\")".to_owned());
     }
+    let (found, was_rehearsed) = match perform(context, &settings, files, to, from)? {
+        Came::Skipped(why) => return skipped(why),
+        Came::Found(found) => (found, true),
+        // The switch would refuse as well.
+        Came::NotDone(reason) => (Rehearsal::not_done(reason), false),
+    };
+    let mending = found.vanishing.as_ref().and_then(|vanishing| vanishing.mending(settings.extras));
+    let extras = if mending.is_some() { ExtrasPolicy::Report } else { settings.extras };
+    let mut notes = weighed(to, found, settings.rehearsal, extras)?;
+    notes.extend(mending.map(words_of_mending));
+    Ok(Rehearsed { was_rehearsed, notes })
+}
+
+/// What the switch would do about extras.
+pub(super) fn words_of_mending(mending: Mending) -> String {
+    format!("the switch would {} the extra packages for the new release first", mending.words().0)
+}
+
+/// Rehearses the release `to`, whatever the settings say of rehearsals.
+pub(super) fn perform(
+    context: &Context,
+    settings: &Settings,
+    files: &InstanceFiles,
+    to: &Release,
+    from: Before<'_>,
+) -> Result<Came, Report> {
     let store = Store::new(&context.layout, files.package());
     let left = if let Before::Release(release) = from { release } else { None };
     let both: Vec<&Release> = std::iter::once(to).chain(left).collect();
@@ -57,12 +94,12 @@ pub(in crate::cli) fn rehearse(
     for release in both {
         let (_, problems) = store.check_without_index(release, Depth::Quick)?;
         if problems.iter().any(|problem| problem.defect != Defect::Stray) {
-            return skipped(format!("{release} is damaged; a switch repairs it first"));
+            return Ok(Came::Skipped(format!("{release} is damaged; a switch repairs it first")));
         }
     }
     let manifest = store.head(to)?;
     let Some(rehearser) = agents::parts(&manifest.agent)?.rehearser else {
-        return skipped(format!("agents of the kind {} have no rehearsal", manifest.agent.as_str()));
+        return Ok(Came::Skipped(format!("agents of the kind {} have no rehearsal", manifest.agent.as_str())));
     };
     let (_, named) = settings.instance(&context.layout, files.instance())?;
     let directory = named.unwrap_or_else(|| context.layout.on_host(manifest.service.config.as_ref()));
@@ -79,20 +116,7 @@ pub(in crate::cli) fn rehearse(
     drop((room, leases));
     // A signal that came meanwhile ends this command now.
     signals::admit()?;
-    let (found, was_rehearsed) = match came? {
-        Ok(found) => (found, true),
-        // The switch would refuse as well.
-        Err(reason) => (Rehearsal::not_done(reason), false),
-    };
-    let mending = found.vanishing.as_ref().and_then(|vanishing| vanishing.mending(settings.extras));
-    let extras = if mending.is_some() { ExtrasPolicy::Report } else { settings.extras };
-    let mut notes = weighed(to, found, settings.rehearsal, extras)?;
-    notes.extend(
-        mending.map(|mending| {
-            format!("the switch would {} the extra packages for the new release first", mending.words().0)
-        }),
-    );
-    Ok(Rehearsed { was_rehearsed, notes })
+    Ok(came?.map_or_else(Came::NotDone, Came::Found))
 }
 
 /// Waits for the end, or for a signal that asks this command to end.

@@ -1,8 +1,8 @@
 //! Compares the trial's report with the former's: what got worse, and whether that forbids the switch.
 
-use super::extras;
 use super::report::{How, RehearsalReport};
 use super::words::{broken, called, counted, listed, plain, said};
+use super::{extras, lost};
 use crate::rehearsal::Rehearsal;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,14 +62,18 @@ pub fn compare(trial: &RehearsalReport, former: Option<Result<&RehearsalReport, 
     let texts = |findings: Vec<(Weight, String)>| findings.iter().map(|(_, text)| plain(text)).collect();
     // A report lists the packages of salt-pip also where something else fails.
     let listed = former.and_then(Result::ok).filter(|_| trial.failure.is_none());
-    let lost = listed.map(|former| extras::lost(trial, former)).unwrap_or_default();
+    let unseen = listed.map(|former| extras::lost(trial, former)).unwrap_or_default();
     let unlisted = former.and_then(Result::err).filter(|_| trial.failure.is_none());
     Rehearsal {
         blocking: texts(blocking),
         notes: texts(notes),
-        extras: extras::told(trial, &lost).iter().map(|text| plain(text)).collect(),
-        vanishing: listed.and_then(|former| extras::vanishing(&lost, trial, former)),
+        extras: extras::told(trial, &unseen).iter().map(|text| plain(text)).collect(),
+        vanishing: listed.and_then(|former| extras::vanishing(&unseen, trial, former)),
         unknown_extras: unlisted.map(|cause| plain(&extras::unknown(trial, cause))),
+        lost: baseline
+            .filter(|_| trial.failure.is_none())
+            .map(|former| lost::by_reports(trial, former))
+            .unwrap_or_default(),
         ..Rehearsal::default()
     }
 }

@@ -6,13 +6,16 @@ pub(super) mod carrying;
 pub mod compare;
 pub mod describing;
 pub mod extras;
+pub mod lost;
 mod packaged;
 pub mod report;
 mod words;
 
+use crate::bundle::contents::Offers;
 use crate::os::dir::Dir;
 use crate::os::process::{Identity, Program};
 use crate::rehearsal::extras::Builder;
+use crate::rehearsal::lost::{Lost, Successors};
 use crate::rehearsal::{Former, Performance, Rehearsal, Rehearser, Role, Scene};
 use report::RehearsalReport;
 use std::path::{Path, PathBuf};
@@ -109,6 +112,18 @@ impl Rehearser for SaltRehearser {
 
     fn packaged(&self, leader: &Identity) -> Former {
         packaged::of(leader)
+    }
+
+    fn successors(&self) -> Option<Successors> {
+        Some(*lost::SUCCESSORS)
+    }
+
+    fn lost(&self, trial: &Offers, former: &Offers) -> Option<Vec<Lost>> {
+        lost::by_lists(trial, former)
+    }
+
+    fn listed_only(&self) -> &'static [&'static str] {
+        &lost::LISTED_ONLY
     }
 
     fn builder(&self) -> Option<&dyn Builder> {

@@ -191,6 +191,7 @@ fn host_verbs(author: &Author, old: &Path, new: &Path) {
     ran(&["cancel", DEMO], 3);
     let supervisor = host.supervise();
     ran(&["switch", DEMO, "1.0-1"], 0);
+    ran(&["rehearse", DEMO, "1.1-1"], 0);
     ran(&["upgrade", DEMO], 0);
     ran(&["upgrade", DEMO], 3);
     ran(&["rollback", DEMO, "--dry-run"], 0);

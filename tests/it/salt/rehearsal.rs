@@ -3,6 +3,7 @@
 
 mod again;
 mod extras;
+mod verb;
 
 use crate::support::salt::tree;
 use crate::support::trees::{contents, put};
