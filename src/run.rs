@@ -46,6 +46,8 @@ pub struct RunRequest {
     pub configuration: Option<PathBuf>,
     /// The variables of the caller that the program gets.
     pub passed: Passed,
+    /// Variables of the running agent that a tool of the caller's gets, too, unless the caller passes his own.
+    pub shared: Vec<(&'static str, OsString)>,
     /// Where a tool works; an agent works in `/`.
     pub directory: Directory,
     /// Its role.
@@ -192,6 +194,9 @@ fn program(tree: &Path, manifest: &Head, request: &RunRequest, store: &Store) ->
     }
     if request.role == RunRole::Tool {
         program.directory = request.directory.clone();
+        for (name, value) in request.shared.iter().filter(|(name, _)| !request.passed.names(name)) {
+            program = program.variable(name, value);
+        }
         // It is not the agent in whose job it may run.
         program.without = [&OF_THE_SUPERVISOR[..], &OF_THE_AGENT].concat().into_iter().map(Into::into).collect();
     } else {

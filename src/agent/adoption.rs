@@ -61,6 +61,11 @@ pub trait Adopter: Sync {
     /// True for a command of a release that a package's agent brings, too: other commands, such as a Python, have other owners on a host.
     fn is_command(&self, name: &str) -> bool;
 
+    /// Variables that an agent's tools need with the value that the agent has: by them both find the same files.
+    fn shared_variables(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Units of other packages that run an agent of this kind, each with its configuration directory.
     fn other_names(&self, unit: &str) -> Vec<(&'static str, &'static str)>;
 

@@ -68,6 +68,10 @@ impl Adopter for SaltAdopter {
         name.contains("salt-")
     }
 
+    fn shared_variables(&self) -> &'static [&'static str] {
+        carrying::SHARED
+    }
+
     fn other_names(&self, unit: &str) -> Vec<(&'static str, &'static str)> {
         UNITS.into_iter().filter(|(name, _)| *name != unit).collect()
     }

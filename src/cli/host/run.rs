@@ -6,9 +6,11 @@ use crate::config::Settings;
 use crate::failure::Report;
 use crate::name::{InstanceName, PackageName};
 use crate::os::environment::Passed;
+use crate::os::proc_fs;
 use crate::os::process::{self, Directory};
 use crate::run::{RunError, RunRequest, RunRole, run as become_program};
 use crate::store::{Store, StoreError};
+use crate::supervise::status::SupervisorStatus;
 use crate::switch::journal::files::InstanceFiles;
 use crate::version::Release;
 use clap::Args;
@@ -50,7 +52,9 @@ pub fn run(context: &Context, arguments: RunArguments) -> Result<Ended, Report> 
     let role = if arguments.await_start { RunRole::Agent } else { RunRole::Tool };
     let passed = if arguments.all_variables { Passed::everything() } else { settings.passed(&instance) };
     let directory = directory(context, arguments.command.as_deref().unwrap_or_default());
+    let shared = if role == RunRole::Tool { shared(context, &store, &instance) } else { Vec::new() };
     let mut request = RunRequest {
+        shared,
         release: arguments.release,
         instance,
         command: arguments.command,
@@ -75,6 +79,18 @@ pub fn run(context: &Context, arguments: RunArguments) -> Result<Ended, Report> 
     ));
     request.release = Some(previous);
     Err(become_program(&store, &request).into())
+}
+
+/// Variables of the running agent for its tools. Who may not look at the agent's process gets none.
+fn shared(context: &Context, store: &Store, instance: &InstanceName) -> Vec<(&'static str, OsString)> {
+    let find = || {
+        let leader = SupervisorStatus::read(&context.layout, instance).ok()??.agent?.leader;
+        let kind = store.head(&store.current(instance).ok()??).ok()?.agent;
+        let names = agents::parts(&kind).ok()?.adopter?.shared_variables();
+        let value = |name: &'static str| Some((name, proc_fs::environment_variable(leader.pid, name).ok()??));
+        Some(names.iter().filter_map(|name| value(name)).collect())
+    };
+    find().unwrap_or_default()
 }
 
 /// Where a command works: where the person is, since its arguments name files from there. Python and pip take their own modules from there, too: for

@@ -142,6 +142,7 @@ fn call(layout: &Layout, installed: &Installed) -> Result<Vec<Outcome>, Report> 
     let mut outcomes = Vec::new();
     for call in tryout.calls {
         let request = RunRequest {
+            shared: Vec::new(),
             release: Some(installed.release.clone()),
             instance: InstanceName::default_of(&installed.package),
             command: Some(call.command.to_owned()),

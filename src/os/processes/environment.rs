@@ -148,6 +148,13 @@ impl Passed {
         self.names.iter().any(|name| name == EVERY_NAME)
     }
 
+    /// Whether a variable that is set is passed by its name.
+    pub fn names(&self, name: &str) -> bool {
+        let named = NAMED.get().map(Vec::as_slice).unwrap_or_default();
+        let is_named = named.iter().chain(&self.names).any(|pattern| fits(pattern, OsStr::new(name)));
+        is_named && variable(name).is_some()
+    }
+
     /// The variables with their values.
     pub(super) fn variables(&self) -> Vec<(OsString, OsString)> {
         let named = NAMED.get().map(Vec::as_slice).unwrap_or_default();

@@ -2,6 +2,7 @@
 //! count, and the host stays as it is. There is no master anywhere.
 
 mod again;
+mod back;
 mod extras;
 mod verb;
 

@@ -40,7 +40,7 @@ def versions():
 enum Layout {
     /// In the package's own tree.
     Legacy,
-    /// Below /var/lib/salt.
+    /// In a directory that `/etc/default/salt-setup` names, for the scriptlets and for the unit.
     Hardened,
 }
 
@@ -49,7 +49,7 @@ impl Layout {
     fn extras(self) -> &'static str {
         match self {
             Self::Legacy => "opt/saltstack/salt/extras-3.11",
-            Self::Hardened => "var/lib/salt/minion/extras-3.11",
+            Self::Hardened => "srv/extras",
         }
     }
 }
@@ -73,10 +73,11 @@ fn host(kind: Kind, layout: Layout) -> PackagedHost {
     let made = Command::new(python).arg("-B").arg(maker).args([tree(NEW), host.outside()]).status().unwrap();
     assert!(made.success());
     if layout == Layout::Hardened {
-        let setup = if kind == Kind::Deb { "etc/default/salt-setup" } else { "etc/sysconfig/salt-minion-setup" };
-        let setup = host.machine.path(setup);
-        fs::create_dir_all(setup.parent().unwrap()).unwrap();
-        fs::write(setup, "SALT_ONEDIR_HARDEN=1\n").unwrap();
+        let setup = format!("SALT_ONEDIR_HARDEN=1\nSALT_EXTRAS_DIR=/{}\n", layout.extras());
+        fs::write(host.machine.path("etc/default/salt-setup"), setup).unwrap();
+        let drop_ins = host.machine.path("etc/systemd/system").join(format!("{UNIT}.d"));
+        fs::create_dir_all(&drop_ins).unwrap();
+        fs::write(drop_ins.join("setup.conf"), "[Service]\nEnvironmentFile=/etc/default/salt-setup\n").unwrap();
     }
     install(&host);
     host.machine.inside(&["systemctl", "enable", "--now", UNIT]);
@@ -167,4 +168,29 @@ fn a_deb_of_salts_own_is_adopted_with_its_extras_and_given_back_with_a_new_one()
 #[ignore = "`scripts/test --long`: builds Salt's own packages, of 170 MB each"]
 fn an_rpm_of_salts_own_is_adopted_with_its_extras_and_given_back_with_a_new_one() {
     extras_survive_both_ways(Kind::Rpm);
+}
+
+/// The hook in the Python of Salt's packages hides what lies outside of its tree, so that the packaged minion finds nothing in the directory that
+/// its own scriptlets made. The release finds it there, and so does its salt-pip.
+#[test]
+#[ignore = "`scripts/test --long`: builds Salt's own packages, of 170 MB each"]
+fn a_hardened_deb_of_salts_own_shares_the_directory_that_its_unit_names() {
+    let host = host(Kind::Deb, Layout::Hardened);
+    let extras = host.machine.path(Layout::Hardened.extras());
+    salt_pip(&host, &["SALT_EXTRAS_DIR=/srv/extras"], &["site_pure", "site_compiled"]);
+    assert!(extras.join("site_pure").exists());
+    host.machine.inside(&["systemctl", "restart", UNIT]);
+    sees(&host, "the hook hides them", &[("idna", "of the tree")]);
+    host.adopt();
+    host.answers(NEW);
+    sees(&host, "the release has them", &[EXTRAS[0], EXTRAS[1], ("idna", "of the tree")]);
+    salt_pip(&host, &[], &["site_fourth"]);
+    assert!(extras.join("site_fourth").exists(), "where the minion looks");
+    sees(&host, "the release has the third", &[EXTRAS[0], EXTRAS[1], ("idna", "of the tree"), FOURTH]);
+    let told = host.machine.inside(&["sidle", "unadopt", SALT]);
+    assert!(!told.contains("site-fourth"), "it is there already: {told}");
+    host.answers(OLD);
+    for extra in ["site_pure", "site_compiled", "site_fourth"] {
+        assert!(extras.join(extra).exists(), "{extra}");
+    }
 }
