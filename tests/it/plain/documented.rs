@@ -228,6 +228,7 @@ fn a_host_goes_through_the_readme_and_the_administrators_guide() {
         reader.types_instead(written, typed);
     }
     reader.types_instead("demo-agent-3008.5", "demo-agent-3007.17");
+    reader.types_instead("rehearse demo-agent 3008.5-1", "rehearse demo-agent 3006.30-1");
     reader.does("sidle trust pin 1.root.json --fingerprint SHA256");
     let mut supervisor = None;
     for line in first_lines("README.md") {
