@@ -53,6 +53,9 @@ impl AdoptionPlan<'_> {
         let mut expected = ExpectedChanges::default();
         let record = layout.adoption(name).join(RECORD_NAME);
         expected.change(record, "the record for `sidle unadopt`");
+        if let Some(path) = self.adoption().described_extras(instance, &self.to)? {
+            expected.change(path, "the packages that are installed over the agent, for `sidle unadopt`");
+        }
         let link = layout.package(package).join(Layout::link_name(package, name));
         expected.change(link, format!("a link to {}, which a boot starts from then on", self.to));
         let state = layout.instance(name);

@@ -35,6 +35,17 @@ impl Adoption {
         Some(format!("{said}: `sidle unadopt` will give back each package that the packaged agent lacks then"))
     }
 
+    /// The file that [`Self::describe_extras`] would write; None: none.
+    pub(super) fn described_extras(
+        &self,
+        instance: &AdoptingInstance,
+        release: &Release,
+    ) -> Result<Option<PathBuf>, Report> {
+        let (trees, adopter) = (self.trees(instance, release)?, instance.adopter(&self.agent).ok().flatten());
+        let described = trees.zip(adopter).and_then(|(trees, adopter)| adopter.extras(&trees).ok().flatten());
+        Ok(described.map(|_| instance.layout().adoption(instance.name()).join(NAME)))
+    }
+
     /// The trees of the adoption; None: the package's is not known, or gone.
     fn trees(&self, instance: &AdoptingInstance, release: &Release) -> Result<Option<Trees>, Report> {
         let Some(packaged) = &self.packaged else { return Ok(None) };

@@ -209,14 +209,20 @@ impl<'a> AdoptionPlan<'a> {
         Err(cannot(self.instance, "its supervisor does not run", &hint))
     }
 
-    /// Begins: puts the adoption on record, and carries the unit's settings over. Returns the record, and a warning.
-    pub fn begin(&self) -> Result<(Adoption, Option<String>), Report> {
-        let (layout, name) = (self.instance.layout(), self.instance.name());
-        self.refuse_unsupervised()?;
+    /// The adoption as it begins.
+    pub(super) fn adoption(&self) -> Adoption {
         let (unit, command) = (self.unit.clone(), self.found.start.command.clone());
         let mut adoption = Adoption::new(self.manifest.agent.clone(), unit, self.managed, command);
         adoption.rights = self.rights();
         adoption.packaged = PackagedTree::of(self.instance, &self.manifest.agent, &self.found);
+        adoption
+    }
+
+    /// Begins: puts the adoption on record, and carries the unit's settings over. Returns the record, and a warning.
+    pub fn begin(&self) -> Result<(Adoption, Option<String>), Report> {
+        let (layout, name) = (self.instance.layout(), self.instance.name());
+        self.refuse_unsupervised()?;
+        let adoption = self.adoption();
         adoption.write(layout, name)?;
         let warning = self.environment.carry(layout, name)?;
         Ok((adoption, warning))

@@ -56,7 +56,7 @@ impl AdoptArguments {
             unit: None,
             mode: None,
             dry_run,
-            rehearse: false,
+            rehearse: dry_run,
             starts_supervisor: true,
         }
     }
