@@ -22,7 +22,7 @@ use sidle::switch::process::on_record;
 use sidle::switch::{History, Journal, Phase};
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -53,6 +53,9 @@ fn host_of_old() -> Host {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         if stat.is_dir() {
             paths.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if path.ends_with("index") && stat.uid() != 0 {
+            // It says that all is root's, as it was; without it, all belongs to who owns the tree. `files_of_the_first_version_lose_nothing_when_they_are_written_again` reads it.
+            fs::remove_file(&path).unwrap();
         }
     }
     host
