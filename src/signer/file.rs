@@ -4,7 +4,7 @@ use super::SignerError;
 use crate::digest::Digest;
 use crate::os::OsError;
 use crate::os::dir::Dir;
-use crate::os::file;
+use crate::os::{file, random};
 use crate::trust::key::SIGNATURE_BYTES;
 use crate::trust::{PublicKey, SignError, Signer};
 use ed25519_dalek::pkcs8::{
@@ -72,7 +72,7 @@ impl FileSigner {
     /// Creates a key in the new file `path`, mode 0600, encrypted if a passphrase is given. Never overwrites.
     pub fn create(path: &Path, passphrase: Option<&[u8]>) -> Result<Self, SignerError> {
         let mut seed = [0; 32];
-        getrandom::fill(&mut seed).map_err(|error| SignerError::Random { reason: error.to_string() })?;
+        random::fill(&mut seed).map_err(|error| SignerError::Random { reason: error.to_string() })?;
         let key = SigningKey::from_bytes(&seed);
         let pem = to_pem(&key, passphrase).map_err(|error| SignerError::encoding(path, &error))?;
         let (directory, name) = Self::check_new(path)?;
@@ -128,9 +128,9 @@ fn to_pem(key: &SigningKey, passphrase: Option<&[u8]>) -> pkcs8::Result<String> 
     let Some(passphrase) = passphrase else {
         return Ok(plain.to_pem(PrivateKeyInfoRef::PEM_LABEL, LineEnding::LF)?.to_string());
     };
-    let mut random = [0; SALT_BYTES + IV_BYTES];
-    getrandom::fill(&mut random).map_err(|_| pkcs8::pkcs5::Error::EncryptFailed)?;
-    let (salt, iv) = random.split_at(SALT_BYTES);
+    let mut drawn = [0; SALT_BYTES + IV_BYTES];
+    random::fill(&mut drawn).map_err(|_| pkcs8::pkcs5::Error::EncryptFailed)?;
+    let (salt, iv) = drawn.split_at(SALT_BYTES);
     let iv = iv.try_into().expect("the rest has the length of an initialisation vector");
     let cost = scrypt::Params::new(SCRYPT_LOG_N, SCRYPT_R, SCRYPT_P).expect("the constants are valid");
     let parameters = pbes2::Parameters::generate_scrypt_aes256cbc(cost, salt, iv)?;

@@ -4,7 +4,7 @@ use super::eventually;
 use super::leftovers;
 use super::minions;
 use super::mounts::Mounted;
-use super::salt::{Master, Minion, START_SECONDS, Tree, own_user, tree};
+use super::salt::{Master, Minion, START_SECONDS, Tree, own_user, runs_here, tree};
 use super::stage::{Author, Host, Ran, SALT, SIDLE, Supervisor, VENV_SALT};
 use super::stream::{Marks, Plan, Report, Stream, calibrate};
 use serde_json::Value;
@@ -132,8 +132,10 @@ impl Scene {
     /// The same, but nothing runs yet, though a supervisor does.
     pub fn idle(wanted: &Wanted<'_>) -> Self {
         // Two trees are sooner there than three.
-        let few = wanted.releases == minions::LONG_TERM;
-        let author = if few { minions::author_of(&minions::LONG_TERM) } else { minions::author() };
+        // Where the oldest of all releases cannot run, it cannot be built either.
+        let few = wanted.releases == minions::LONG_TERM
+            || (!wanted.releases.contains(&minions::LONG_TERM[0]) && !runs_here(minions::LONG_TERM[0]));
+        let author = if few { minions::author_of(wanted.releases) } else { minions::author() };
         let mut all = vec![Master::start_with(&tree(MASTER), true, wanted.transport)];
         for address in ADDRESSES.iter().take(wanted.masters.saturating_sub(1)) {
             all.push(if wanted.failover { all[0].start_heir_at(address) } else { all[0].start_twin_at(address) });

@@ -1,6 +1,8 @@
 //! What a page shows of the output of its commands, in blocks of text, is what they print.
 
-/// A line without what differs from run to run, and from agent to agent: numbers, digests, times, platforms.
+use super::salt::own_user;
+
+/// A line without what differs from run to run, and from agent to agent: numbers, digests, times, platforms, who types.
 fn constant(line: &str) -> String {
     let word = |word: &str| {
         let digest = word.len() == 64 && word.chars().all(|c| c.is_ascii_hexdigit());
@@ -10,6 +12,7 @@ fn constant(line: &str) -> String {
             _ => word.split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("#"),
         }
     };
+    let line = line.replace(&format!(" by {}:", own_user()), " by root:");
     line.split([' ', '/']).filter(|part| !part.is_empty()).map(word).collect::<Vec<_>>().join(" ")
 }
 
