@@ -122,6 +122,8 @@ pub fn pack(context: &Context, arguments: &PackArguments) -> Result<Ended, Repor
         return dry_run(context, arguments, &plan, keys.as_ref());
     }
     let parent = match plan.output.parent() {
+        // A lock is written beside the recipe, and nothing else is.
+        _ if arguments.lock => &plan.home,
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
