@@ -81,7 +81,7 @@ pub(super) struct Extras<'a> {
 }
 
 impl Extras<'_> {
-    /// What would be given back, for a dry run.
+    /// The lines of a dry run: which packages would be given back.
     pub(super) fn plan(&self) -> Result<Vec<String>, AgentError> {
         self.back(true).map(|back| lines(&back, "give back"))
     }

@@ -34,7 +34,7 @@ pub struct Trees {
     pub leader: Option<Identity>,
 }
 
-/// What giving back packages comes to, each with its version. All of it is empty where the agent has no such packages.
+/// Which packages went back to a packaged agent and which did not, each with its version. All lists are empty where there were no packages to give back.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct ExtrasBack {
     /// The release's directory; None: it has none of its own.

@@ -35,14 +35,20 @@ pub struct InspectArguments {
     file: PathBuf,
 }
 
-/// `sidle inspect`
-pub fn inspect(context: &Context, arguments: &InspectArguments) -> Result<Ended, Report> {
-    let path = &arguments.file;
-    let mut file = input::open(path, EXPECTED)?;
+/// An open file, and its first bytes, by which its kind is known.
+fn begun(path: &std::path::Path, expected: &str) -> Result<(impl std::io::Read + use<>, Vec<u8>), Report> {
+    let mut file = input::open(path, expected)?;
     let failed = |source| Report::from(crate::os::OsError::new("read", path, source));
     let mut start = Vec::new();
     file.by_ref().take(ZSTD_MAGIC.len() as u64).read_to_end(&mut start).map_err(failed)?;
     file.rewind().map_err(failed)?;
+    Ok((file, start))
+}
+
+/// `sidle inspect`
+pub fn inspect(context: &Context, arguments: &InspectArguments) -> Result<Ended, Report> {
+    let path = &arguments.file;
+    let (file, start) = begun(path, EXPECTED)?;
     if start == ZSTD_MAGIC {
         let bytes = input::read(path, MANIFEST_COMPRESSED_MAXIMUM_BYTES, EXPECTED)?;
         let manifest = Manifest::decompressed(&bytes)?;
@@ -62,11 +68,7 @@ pub fn inspect(context: &Context, arguments: &InspectArguments) -> Result<Ended,
 /// The manifests of a bundle's releases, which this host must trust, or the manifest in a file of its own, for which nothing vouches.
 pub fn manifests(context: &Context, path: &std::path::Path) -> Result<Vec<Manifest>, Report> {
     const EXPECTED: &str = "a bundle file, or a packed manifest.json.zst";
-    let mut file = input::open(path, EXPECTED)?;
-    let failed = |source| Report::from(crate::os::OsError::new("read", path, source));
-    let mut start = Vec::new();
-    file.by_ref().take(ZSTD_MAGIC.len() as u64).read_to_end(&mut start).map_err(failed)?;
-    file.rewind().map_err(failed)?;
+    let (file, start) = begun(path, EXPECTED)?;
     if start == ZSTD_MAGIC {
         let bytes = input::read(path, MANIFEST_COMPRESSED_MAXIMUM_BYTES, EXPECTED)?;
         return Ok(vec![Manifest::decompressed(&bytes)?]);

@@ -36,6 +36,9 @@ REFUSALS = {
     facts.OTHER_KEY: "did not match|token did not validate|key could not be read",
 }
 
+#: Each host has these addresses.
+LOOPBACK = {"127.0.0.1", "::1"}
+
 #: The lists of `salt-key -L`.
 KEYS = {"minions": "accepted", "minions_pre": "pending", "minions_rejected": "rejected", "minions_denied": "denied"}
 
@@ -51,8 +54,7 @@ def collect(opts, minion, jid=None, seconds=15, rollouts=()):
     found = facts.Evidence(minion, time.time(), master_version=salt.version.__version__)
     found.minimum_auth, found.max_minions = opts.get("minimum_auth_version", 0), opts.get("max_minions", 0)
     found.patience = opts.get("timeout", 5) + opts.get("gather_job_timeout", 10)
-    # Before 3006 the setting was in hours.
-    found.keep_seconds = opts.get("keep_jobs_seconds", opts.get("keep_jobs", 24) * 3600)
+    found.keep_seconds = keep_seconds(opts)
     found.master_since = started(opts.get("pidfile"))
     _keys(opts, found)
     own = salt.minion.MasterMinion(opts, states=False, rend=False)
@@ -101,6 +103,17 @@ def started(pidfile):
 
 
 # --- the job cache -------------------------------------------------------------------------------------------------------
+
+
+def keep_seconds(opts):
+    """Returns for how long the master keeps jobs."""
+    # Before 3006 the setting was in hours.
+    return opts.get("keep_jobs_seconds", opts.get("keep_jobs", 24) * 3600)
+
+
+def is_own_question(load):
+    """Returns whether nobody misses the returns of a job."""
+    return bool(set(OWN_QUESTIONS) & set(load["fun"].split(", ")))
 
 
 def cache_name(opts):
@@ -157,7 +170,7 @@ def _newest_without_return(opts, cache, minion):
         if has_returned:
             continue
         load = stored_job(cache, name, jid)
-        if load and minion in (load["Minions"] or ()) and not set(OWN_QUESTIONS) & set(load["fun"].split(", ")):
+        if load and minion in (load["Minions"] or ()) and not is_own_question(load):
             return jid
     return None
 
@@ -213,21 +226,31 @@ def _seen(opts, found):
 
 
 def _connection(opts, found, grains):
-    """Returns whether the minion is connected, by the addresses that it says it has: an address translation between the two hides it."""
+    own = addresses_of(grains) - LOOPBACK
+    there = own & connected_addresses(opts) if own else set()
+    note_connection(found, own, there, _others(opts, found.minion, there) if there else [])
+
+
+def connected_addresses(opts):
+    """Returns the addresses from which connections to the publisher come."""
     import salt.utils.network
 
-    # Each host has these.
-    own = addresses_of(grains) - {"127.0.0.1", "::1"}
-    if not own:
-        found.connection = "the master has no addresses of it"
-        return
     peers = salt.utils.network.local_port_tcp(int(opts["publish_port"]))
-    if peers & {"127.0.0.1", "::1"}:
+    if peers & LOOPBACK:
         # A minion on this host.
         peers |= set(salt.utils.network.ip_addrs()) | set(salt.utils.network.ip_addrs6())
-    there = sorted(own & peers)
-    others = _others(opts, found.minion, set(there)) if there else []
-    if others:
+    return peers
+
+
+def note_connection(found, own, there, others):
+    """
+    Notes whether a minion is connected, by its own addresses, and those of them from which a connection comes; an address that `others` have, too, says
+    nothing. An address translation between the two hides it.
+    """
+    there = sorted(there)
+    if not own:
+        found.connection = "the master has no addresses of it"
+    elif others:
         found.connection = f"a connection comes from {there[0]}, which {others[0]} has, too"
     else:
         found.connected = bool(there)

@@ -13,7 +13,6 @@ import salt.cache
 import salt.key
 import salt.minion
 import salt.utils.jid
-import salt.utils.network
 import salt.version
 
 from . import answers, asking, collect
@@ -90,7 +89,7 @@ class Master:
             if (facts.time_of(jid) or since) < since:
                 return
             load = None if self._has_returned(jid, minion) else collect.stored_job(self._cache, self._name, jid)
-            if load and minion in (load["Minions"] or ()) and not _is_own_question(load):
+            if load and minion in (load["Minions"] or ()) and not collect.is_own_question(load):
                 yield jid, self.job(jid)
 
     def newest_with_missing(self):
@@ -99,7 +98,7 @@ class Master:
         until = time.time() - self._opts.get("timeout", 5)
         for jid in self._newest_jobs():
             load = collect.stored_job(self._cache, self._name, jid)
-            if not load or not load["Minions"] or _is_own_question(load):
+            if not load or not load["Minions"] or collect.is_own_question(load):
                 continue
             if (facts.time_of(jid) or 0) < until and set(load["Minions"]) - self._returned(jid):
                 return jid
@@ -141,7 +140,7 @@ class Master:
         if not load:
             raise MissingError(
                 f"this master knows no job {jid}: `salt-run jobs.list_jobs` lists its jobs; it keeps them for "
-                f"{facts.span(_keep_seconds(self._opts))} (`keep_jobs_seconds`)"
+                f"{facts.span(collect.keep_seconds(self._opts))} (`keep_jobs_seconds`)"
             )
         published = facts.time_of(jid) or collect.modified(os.path.join(self._place(jid), ".load.p")) or time.time()
         return facts.Job(load["fun"], load["tgt"], load["tgt_type"], load["user"], published, load["Minions"], sorted(self._returned(jid)))
@@ -155,7 +154,10 @@ class Master:
             return []
         accepted = set(self._lists.get("minions", ()))
         named = {name for of in ("minions_pre", "minions_rejected") for name in self._lists.get(of, ())}
-        return sorted(name for name in named - accepted if matches(name, tgt))
+        try:
+            return sorted(name for name in named - accepted if matches(name, tgt))
+        except re.error as error:
+            raise MissingError(f"cannot use the target {answers.text(tgt)}: it is no regular expression: {error}") from None
 
     def evidence(self, jid, job, ids, rollouts):
         """Returns what is known of each, without asking it; `job`: None, or the one that each has to do with."""
@@ -163,7 +165,7 @@ class Master:
         keys = {name: frozenset(state for of, state in collect.KEYS.items() if name in self._names(of)) for name in ids}
         shared = {
             "jid": jid, "job": job, "master_version": salt.version.__version__, "minimum_auth": opts.get("minimum_auth_version", 0),
-            "max_minions": opts.get("max_minions", 0), "master_since": collect.started(opts.get("pidfile")), "keep_seconds": _keep_seconds(opts),
+            "max_minions": opts.get("max_minions", 0), "master_since": collect.started(opts.get("pidfile")), "keep_seconds": collect.keep_seconds(opts),
             "patience": opts.get("timeout", 5) + opts.get("gather_job_timeout", 10), "master_is_up": True,
         }  # fmt: skip
         found = [facts.Evidence(name, now, keys=keys[name], **shared) for name in ids]
@@ -192,7 +194,7 @@ class Master:
             grains, seen = asking.cached(store, each.minion)
             grains = grains if isinstance(grains, dict) else {}
             each.version = collect.version_of(grains.get("saltversion"))
-            addresses[each.minion] = collect.addresses_of(grains) - {"127.0.0.1", "::1"}
+            addresses[each.minion] = collect.addresses_of(grains) - collect.LOOPBACK
             signs = [
                 (seen, "its grains came"), (last.get(each.minion), "it returned a job"),
                 (collect.modified(os.path.join(self._opts["cachedir"], "sessions", each.minion)), "it signed in"),
@@ -216,33 +218,15 @@ class Master:
         return found
 
 
-def _is_own_question(load):
-    return set(collect.OWN_QUESTIONS) & set(load["fun"].split(", "))
-
-
-def _keep_seconds(opts):
-    # Before 3006 the setting was in hours.
-    return opts.get("keep_jobs_seconds", opts.get("keep_jobs", 24) * 3600)
-
-
 def _connections(opts, found, addresses, accepted):
     """Notes who is connected, by the addresses that each says it has; an address of two minions says nothing."""
-    peers = salt.utils.network.local_port_tcp(int(opts["publish_port"]))
-    if peers & {"127.0.0.1", "::1"}:
-        # A minion on this host.
-        peers |= set(salt.utils.network.ip_addrs()) | set(salt.utils.network.ip_addrs6())
+    peers = collect.connected_addresses(opts)
     there = {each.minion: addresses[each.minion] & peers for each in found}
     owners = _owners(opts, set().union(*there.values()), accepted)
     for each in found:
-        own, connected = addresses[each.minion], there[each.minion]
+        connected = there[each.minion]
         others = sorted(set().union(*(owners.get(address, ()) for address in connected)) - {each.minion})
-        if not own:
-            each.connection = "the master has no addresses of it"
-        elif others:
-            each.connection = f"a connection comes from {min(connected)}, which {others[0]} has, too"
-        else:
-            each.connected = bool(connected)
-            each.connection = f"connected from {min(connected)}" if connected else f"no connection comes from {', '.join(sorted(own))}"
+        collect.note_connection(each, addresses[each.minion], connected, others)
 
 
 def _owners(opts, wanted, accepted):
@@ -270,8 +254,9 @@ def _ask(ask, found, job, opts):
         try:
             came = ask(ids, question, arguments, read=lambda answer: (time.time(), answer)) if ids else {}
         except Away:
+            is_up = collect.listens(opts)
             for each in found:
-                each.master_is_up = collect.listens(opts)
+                each.master_is_up = is_up
             break
         for minion, answer in came.items():
             told.setdefault(minion, {})[question] = answer
