@@ -15,6 +15,7 @@ mod older;
 mod phases;
 mod queues;
 mod supervisor;
+mod ways;
 
 use crate::support::scene::Scene;
 use crate::support::stage::Ran;
