@@ -18,7 +18,7 @@ pub mod systems;
 pub mod unpack;
 pub mod written;
 
-pub use format::{compression, contents, frames, host_versions, limits, manifest, member, path, problems, ustar};
+pub use format::{compression, contents, frames, host_versions, limits, manifest, member, part, path, problems, ustar};
 use format::{judge, wire};
 
 crate::reports!(file::BundleError, manifest::ManifestError, pack::PackError, recipe::RecipeError, unpack::UnpackError);

@@ -15,6 +15,16 @@ pub trait FrameSource {
     fn end(&mut self) -> Result<(), SourceError>;
 }
 
+impl<S: FrameSource + ?Sized> FrameSource for &mut S {
+    fn next(&mut self, frame: &Frame) -> Result<Vec<u8>, SourceError> {
+        (**self).next(frame)
+    }
+
+    fn end(&mut self) -> Result<(), SourceError> {
+        (**self).end()
+    }
+}
+
 /// The payload of one release, some of whose frames are wanted.
 pub trait PayloadSource {
     /// The frames `wanted`, requested in this order.

@@ -2,6 +2,7 @@
 //! compared, each file is hashed as it is written. The store syncs later, once.
 
 use super::compression::{self, CompressionError, Expected};
+use super::file::BundleError;
 use super::frames::Holds;
 use super::handles::Handles;
 use super::manifest::{EntryKind, Frame, Manifest};
@@ -62,7 +63,7 @@ impl UnpackError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Os(error) => error.hint(),
-            Self::Source(_) => None,
+            Self::Source(error) => error.error.downcast_ref::<BundleError>().and_then(BundleError::hint),
             Self::Frame { .. } => Some("the file was damaged in transit: fetch it again".to_owned()),
             Self::Content { .. } | Self::Header { .. } | Self::Digest { .. } => {
                 Some("the release was signed with this fault: ask its author".to_owned())

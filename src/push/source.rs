@@ -93,6 +93,12 @@ impl Bundle {
         }
         let mut payloads = BTreeMap::new();
         while let Some(payload) = reader.next_payload()? {
+            if let Some(part) = payload.part {
+                let message =
+                    format!("cannot push from {}: it has only what changed since {}", path.display(), part.since());
+                let hint = "name a bundle file with the whole release: each host asks for the pieces that it lacks";
+                return Err(Report::of(Class::Usage, message).hint(hint));
+            }
             let begin = position()?;
             let name = MemberName::Payload(payload.id, payload.digest).to_string();
             payloads.insert(name, begin..begin.saturating_add(payload.length));

@@ -37,6 +37,9 @@ pub enum RepositoryError {
     /// The release is staged only.
     #[error("cannot export {id}: it is staged, not published")]
     Unpublished { id: String },
+    /// The repository doesn't have the release before it.
+    #[error("cannot export what changed in {id}: the repository does not have {since} as a release before it")]
+    NoSince { id: String, since: String },
     /// An export names no release.
     #[error("cannot export: no release is named")]
     NoReleases,
@@ -102,6 +105,7 @@ impl RepositoryError {
             Self::NoRepository { .. }
             | Self::Unknown { .. }
             | Self::Unpublished { .. }
+            | Self::NoSince { .. }
             | Self::WrongKey { .. }
             | Self::Threshold { .. }
             | Self::NothingPublished { .. }
@@ -130,6 +134,9 @@ impl RepositoryError {
             ),
             Self::Unknown { path, .. } => Some(format!("add a packed release: `sidle repo add {}`", path.display())),
             Self::Unpublished { .. } => Some("publish it first: `sidle repo publish`".to_owned()),
+            Self::NoSince { .. } => {
+                Some("`sidle repo status` lists the releases: name one that the hosts have".to_owned())
+            }
             Self::NoReleases => Some("name at least one release".to_owned()),
             Self::WrongKey { .. } => {
                 Some("`sidle key show FILE` prints a key's id; the root lists the ids of its signers".to_owned())

@@ -8,10 +8,11 @@ use super::preflight::{Hazards, Host, HostFacts, Obstacle, Unfit};
 use super::protection::{fapolicyd, selinux::Labels};
 use super::receipt::Receipt;
 use super::{PackageLock, Result, Store, StoreError};
-use crate::bundle::file::{BundleReader, BundledRelease, Head, PayloadHeader};
+use crate::bundle::file::{BundleError, BundleReader, BundledRelease, Head, Partial, PayloadHeader};
 use crate::bundle::manifest::Manifest;
 use crate::bundle::member::ReleaseId;
-use crate::bundle::rebuild::rebuild;
+use crate::bundle::part::Part;
+use crate::bundle::rebuild::{self, rebuild};
 use crate::bundle::source::PayloadSource;
 use crate::bundle::unpack::unpack;
 use crate::crash_point;
@@ -111,6 +112,9 @@ pub fn install(
     let accepted = preflight(&approved, place)?;
     let header = go_to(&mut reader, &approved.manifest.id())?;
     header.check(&approved.manifest).map_err(Report::from)?;
+    if let Some(part) = &header.part {
+        return install_part(approved, accepted, reader, part, place);
+    }
     let mut whole = Some(reader);
     let finish = |reader: BundleReader<_>| -> Result<()> { Ok(reader.finish().map_err(Report::from)?) };
     let installed = put(approved, place, &mut |manifest, _, tree| {
@@ -119,6 +123,35 @@ pub fn install(
         finish(reader)
     })?;
     // Without unpacking, too, the rest of the file is verified: a damaged bundle is never called good.
+    whole.filter(|_| !installed.fresh).map_or(Ok(()), finish)?;
+    Ok(Installed { accepted, ..installed })
+}
+
+/// Installs a release from a part of its payload and from files of this host: refused before anything is written where these are not all.
+fn install_part<R: Read>(
+    approved: Approved,
+    accepted: Vec<Obstacle>,
+    reader: BundleReader<R>,
+    part: &Part,
+    place: &Placement<'_>,
+) -> Result<Installed> {
+    let manifest = &approved.manifest;
+    let store = Store::new(place.layout, &manifest.package);
+    if !store.is_installed(&manifest.release())? {
+        let there = part.frames(manifest).unwrap_or_default();
+        let lacking = rebuild::wanted(manifest, &HeldFiles::of(&store, manifest)?);
+        if lacking.iter().any(|frame| !there.contains(frame)) {
+            return Err(Report::from(BundleError::NotInPart { id: manifest.id(), since: part.since() }).into());
+        }
+    }
+    let mut whole = Some(Partial::new(reader, part, manifest));
+    let finish = |payload: Partial<_>| -> Result<()> { Ok(payload.finish().map_err(Report::from)?) };
+    let installed = put(approved, place, &mut |manifest, store, tree| {
+        let Some(mut payload) = whole.take() else { return Ok(()) };
+        let held = HeldFiles::of(store, manifest)?;
+        rebuild(manifest, &held, &mut payload, tree, host::parallelism(), place.progress).map_err(Report::from)?;
+        finish(payload)
+    })?;
     whole.filter(|_| !installed.fresh).map_or(Ok(()), finish)?;
     Ok(Installed { accepted, ..installed })
 }

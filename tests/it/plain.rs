@@ -31,6 +31,7 @@ pub mod old_kernels;
 pub mod overlap;
 mod own_agent;
 mod own_release;
+mod part;
 pub mod programs;
 pub mod readers;
 pub mod rebuild;

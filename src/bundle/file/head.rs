@@ -7,6 +7,7 @@ use crate::bundle::limits::{
     TARGETS_MAXIMUM_BYTES, TIMESTAMP_MAXIMUM_BYTES,
 };
 use crate::bundle::member::{MemberName, MetadataName, ReleaseFile, ReleaseId, payload_of_checksums};
+use crate::bundle::part::Part;
 use crate::digest::Digest;
 
 /// All members before the first payload, in the file's order, not verified.
@@ -33,6 +34,8 @@ pub struct BundledRelease {
     pub checksums: Vec<u8>,
     /// SHA256SUMS.minisig.
     pub signature: Vec<u8>,
+    /// The part of the payload that the file has; None: all of it.
+    pub part: Option<Part>,
 }
 
 /// Takes the members of a head in their order.
@@ -49,6 +52,7 @@ struct PartialRelease {
     manifest: Option<(Digest, Vec<u8>)>,
     checksums: Option<Vec<u8>>,
     signature: Option<Vec<u8>>,
+    part: Option<Part>,
 }
 
 impl HeadBuilder {
@@ -64,7 +68,7 @@ impl HeadBuilder {
             MemberName::Small(_, ReleaseFile::Manifest(_)) => {
                 (MANIFEST_COMPRESSED_MAXIMUM_BYTES, BUNDLE_HEAD_MAXIMUM_BYTES)
             }
-            MemberName::Small(..) | MemberName::Hint | MemberName::Payload(..) => {
+            MemberName::Small(..) | MemberName::Hint | MemberName::Payload(..) | MemberName::Part(..) => {
                 (NOTE_MAXIMUM_BYTES, BUNDLE_HEAD_MAXIMUM_BYTES)
             }
         };
@@ -82,7 +86,13 @@ impl HeadBuilder {
             MemberName::Metadata(name) => self.metadata.push((name, bytes)),
             MemberName::Small(id, file) => {
                 if self.releases.last().is_none_or(|last| last.id != id) {
-                    self.releases.push(PartialRelease { id, manifest: None, checksums: None, signature: None });
+                    self.releases.push(PartialRelease {
+                        id,
+                        manifest: None,
+                        checksums: None,
+                        signature: None,
+                        part: None,
+                    });
                 }
                 let Some(release) = self.releases.last_mut() else { return Ok(()) };
                 match file {
@@ -95,9 +105,15 @@ impl HeadBuilder {
                     ReleaseFile::Manifest(digest) => release.manifest = Some((digest, bytes)),
                     ReleaseFile::Checksums => release.checksums = Some(bytes),
                     ReleaseFile::Signature => release.signature = Some(bytes),
+                    ReleaseFile::Frames => {
+                        let part = Part::parse(&bytes);
+                        release.part = Some(part.map_err(|_| garbled(&member, "it is no list of frames"))?);
+                    }
                 }
             }
-            MemberName::Hint | MemberName::Payload(..) => return Err(garbled(&member, "it is out of order")),
+            MemberName::Hint | MemberName::Payload(..) | MemberName::Part(..) => {
+                return Err(garbled(&member, "it is out of order"));
+            }
         }
         Ok(())
     }
@@ -133,6 +149,7 @@ impl PartialRelease {
         let Some(payload_digest) = payload_of_checksums(&checksums, &manifest_digest) else {
             return Err(garbled(&name, "its SHA256SUMS does not name its manifest and a payload"));
         };
-        Ok(BundledRelease { id: self.id, manifest_digest, manifest, payload_digest, checksums, signature })
+        let (id, part) = (self.id, self.part);
+        Ok(BundledRelease { id, manifest_digest, manifest, payload_digest, checksums, signature, part })
     }
 }

@@ -8,11 +8,11 @@ mod reader;
 mod writer;
 
 pub use head::{BundledRelease, Head};
-pub use payload::BundledPayload;
+pub use payload::{BundledPayload, Partial};
 pub use reader::{BundleReader, PayloadHeader};
 pub use writer::BundleWriter;
 
-use super::member::MemberName;
+use super::member::{MemberName, ReleaseId};
 use super::ustar::{self, Kind, Member};
 use crate::failure::Class;
 use std::io;
@@ -41,6 +41,11 @@ pub enum BundleError {
     /// A member is larger than its kind may be, or there are too many.
     #[error("cannot read the bundle: {member} is larger than it may be")]
     TooLarge { member: String },
+    /// The file has a part of a payload, and a frame is not in it.
+    #[error(
+        "cannot take all of {id} from the bundle: it has only what changed since {since}, and this host lacks more"
+    )]
+    NotInPart { id: ReleaseId, since: String },
     /// The file can't be read or written (`verb`).
     #[error("cannot {verb} the bundle: {source}")]
     Io { verb: &'static str, source: io::Error },
@@ -59,7 +64,7 @@ impl BundleError {
             | Self::Repacked
             | Self::TooLarge { .. } => Class::Integrity,
             Self::Io { source, .. } if crate::os::is_no_space(source) => Class::NoSpace,
-            Self::Io { .. } | Self::Misuse { .. } => Class::Failed,
+            Self::NotInPart { .. } | Self::Io { .. } | Self::Misuse { .. } => Class::Failed,
         }
     }
 
@@ -74,6 +79,10 @@ impl BundleError {
                 "another program, such as tar, has packed its files: copy the bundle file itself, as it was exported"
                     .to_owned(),
             ),
+            Self::NotInPart { id, since } => Some(format!(
+                "install {} {since} first, or repair it (`sidle repair {}`); or take a bundle file with the whole release",
+                id.package, id.package
+            )),
             Self::TooLarge { .. } | Self::Io { .. } | Self::Misuse { .. } => None,
         }
     }

@@ -6,7 +6,8 @@ use super::{BundleError, COPY_BYTES, garbled};
 use crate::bundle::limits::PAYLOAD_MAXIMUM_BYTES;
 use crate::bundle::manifest::{Frame, Manifest};
 use crate::bundle::member::{self, MemberName, ReleaseId};
-use crate::bundle::unpack::{FrameSource, SourceError};
+use crate::bundle::part::Part;
+use crate::bundle::source::{FrameSource, SourceError};
 use crate::digest::{Digest, Hasher};
 use std::io::Read;
 
@@ -15,10 +16,12 @@ use std::io::Read;
 pub struct PayloadHeader {
     /// Its release.
     pub id: ReleaseId,
-    /// The digest in its name and in SHA256SUMS, compared at its end.
+    /// The digest in its name and in SHA256SUMS; of a whole payload it is compared at the end.
     pub digest: Digest,
     /// The length in its header.
     pub length: u64,
+    /// The part of the payload that the file has; None: all of it.
+    pub part: Option<Part>,
 }
 
 impl PayloadHeader {
@@ -28,7 +31,11 @@ impl PayloadHeader {
         if self.id != manifest.id() {
             return bad("its manifest describes another release");
         }
-        if self.length != manifest.payload.length {
+        let length = match &self.part {
+            None => Some(manifest.payload.length),
+            Some(part) => part.frames(manifest).map(|frames| frames.iter().map(|frame| frame.length).sum()),
+        };
+        if length != Some(self.length) {
             return bad("its length differs from its manifest");
         }
         if self.digest != manifest.payload.sha256 {
@@ -44,7 +51,7 @@ pub struct BundleReader<R> {
     /// The header after the head, already read: the first payload's, or the end's.
     header: Option<[u8; 512]>,
     /// The payloads still to come.
-    awaited: std::vec::IntoIter<(ReleaseId, Digest)>,
+    awaited: std::vec::IntoIter<(ReleaseId, Digest, Option<Part>)>,
     current: Option<Current>,
 }
 
@@ -65,7 +72,7 @@ impl<R: Read> BundleReader<R> {
         let header = loop {
             let header = read_header(&mut reader, "the header of a member")?;
             let (name, size) = match member_of(&header)? {
-                Some((MemberName::Payload(..), _)) | None => break header,
+                Some((MemberName::Payload(..) | MemberName::Part(..), _)) | None => break header,
                 Some(member) => member,
             };
             head.admit(&name, size)?;
@@ -76,16 +83,20 @@ impl<R: Read> BundleReader<R> {
         if hint != member::hint(head.releases.iter().map(|release| &release.id)).as_bytes() {
             return Err(garbled("sidle-bundle", "it names other releases than the bundle has"));
         }
-        let awaited: Vec<_> =
-            head.releases.iter().map(|release| (release.id.clone(), release.payload_digest)).collect();
+        let awaited =
+            head.releases.iter().map(|release| (release.id.clone(), release.payload_digest, release.part.clone()));
+        let awaited: Vec<_> = awaited.collect();
         Ok((head, Self { reader, header: Some(header), awaited: awaited.into_iter(), current: None }))
     }
 
     /// Goes to the next payload, after reading the rest of the present one and comparing its digest. None after the last.
     pub fn next_payload(&mut self) -> Result<Option<PayloadHeader>, BundleError> {
         self.end_payload()?;
-        let Some((id, digest)) = self.awaited.next() else { return Ok(None) };
-        let name = MemberName::Payload(id.clone(), digest);
+        let Some((id, digest, part)) = self.awaited.next() else { return Ok(None) };
+        let (name, of_bytes) = match &part {
+            None => (MemberName::Payload(id.clone(), digest), digest),
+            Some(part) => (MemberName::Part(id.clone(), digest), part.sha256),
+        };
         let header = match self.header.take() {
             Some(header) => header,
             None => read_header(&mut self.reader, &name.to_string())?,
@@ -94,9 +105,9 @@ impl<R: Read> BundleReader<R> {
             Some((found, length)) if found == name && length <= PAYLOAD_MAXIMUM_BYTES => length,
             _ => return Err(garbled(&name.to_string(), "another member is in its place")),
         };
-        let current = Current { name: name.to_string(), digest, length, remaining: length, hasher: Hasher::new() };
-        self.current = Some(current);
-        Ok(Some(PayloadHeader { id, digest, length }))
+        let (name, hasher) = (name.to_string(), Hasher::new());
+        self.current = Some(Current { name, digest: of_bytes, length, remaining: length, hasher });
+        Ok(Some(PayloadHeader { id, digest, length, part }))
     }
 
     /// Skips to `offset` bytes into the current payload.
@@ -144,7 +155,7 @@ impl<R: Read> BundleReader<R> {
         }
         read_padding(&mut self.reader, &current.name, current.length)?;
         if current.hasher.finish() != current.digest {
-            return Err(garbled(&current.name, "its bytes don't match the digest in its name"));
+            return Err(garbled(&current.name, "its bytes don't match their digest"));
         }
         Ok(())
     }

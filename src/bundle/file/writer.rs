@@ -34,9 +34,29 @@ impl<W: Write> BundleWriter<W> {
         length: u64,
         from: &mut dyn Read,
     ) -> Result<(), BundleError> {
-        let name = MemberName::Payload(id.clone(), digest);
-        self.follow(&name)?;
-        self.header(&name, length)?;
+        self.content(&MemberName::Payload(id.clone(), digest), digest, length, from)
+    }
+
+    /// The same with a part of the payload `whole`; the bytes have this digest.
+    pub fn part(
+        &mut self,
+        (id, whole): (&ReleaseId, Digest),
+        digest: Digest,
+        length: u64,
+        from: &mut dyn Read,
+    ) -> Result<(), BundleError> {
+        self.content(&MemberName::Part(id.clone(), whole), digest, length, from)
+    }
+
+    fn content(
+        &mut self,
+        name: &MemberName,
+        digest: Digest,
+        length: u64,
+        from: &mut dyn Read,
+    ) -> Result<(), BundleError> {
+        self.follow(name)?;
+        self.header(name, length)?;
         let mut hasher = Hasher::new();
         let mut from = from.take(length.saturating_add(1));
         let mut buffer = vec![0; COPY_BYTES];

@@ -60,6 +60,8 @@ pub enum ReleaseFile {
     Checksums,
     /// `SHA256SUMS.minisig`.
     Signature,
+    /// `FRAMES`: the file has a part of the payload, these frames.
+    Frames,
 }
 
 /// A member of a bundle file, ordered as in the file.
@@ -73,6 +75,8 @@ pub enum MemberName {
     Small(ReleaseId, ReleaseFile),
     /// Below `targets/`: `<sha256>.payload.tar.zst`.
     Payload(ReleaseId, Digest),
+    /// Below `targets/`: `<sha256>.payload.part`, frames of the payload with this digest.
+    Part(ReleaseId, Digest),
 }
 
 /// A name that no member of a bundle has.
@@ -86,8 +90,10 @@ pub struct UnknownMember {
 const HINT: &str = "sidle-bundle";
 const CHECKSUMS: &str = "SHA256SUMS";
 const SIGNATURE: &str = "SHA256SUMS.minisig";
+const FRAMES: &str = "FRAMES";
 const MANIFEST_SUFFIX: &str = ".manifest.json.zst";
 const PAYLOAD_SUFFIX: &str = ".payload.tar.zst";
+const PART_SUFFIX: &str = ".payload.part";
 
 impl fmt::Display for MetadataName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -144,6 +150,7 @@ impl ReleaseFile {
         match text {
             CHECKSUMS => Some(Self::Checksums),
             SIGNATURE => Some(Self::Signature),
+            FRAMES => Some(Self::Frames),
             _ => text.strip_suffix(MANIFEST_SUFFIX)?.parse().ok().map(Self::Manifest),
         }
     }
@@ -155,6 +162,7 @@ impl fmt::Display for ReleaseFile {
             Self::Manifest(digest) => write!(formatter, "{digest}{MANIFEST_SUFFIX}"),
             Self::Checksums => formatter.write_str(CHECKSUMS),
             Self::Signature => formatter.write_str(SIGNATURE),
+            Self::Frames => formatter.write_str(FRAMES),
         }
     }
 }
@@ -166,6 +174,7 @@ impl fmt::Display for MemberName {
             Self::Metadata(name) => write!(formatter, "metadata/{name}"),
             Self::Small(id, file) => write!(formatter, "targets/{id}/{file}"),
             Self::Payload(id, digest) => write!(formatter, "targets/{id}/{digest}{PAYLOAD_SUFFIX}"),
+            Self::Part(id, digest) => write!(formatter, "targets/{id}/{digest}{PART_SUFFIX}"),
         }
     }
 }
@@ -182,8 +191,11 @@ impl FromStr for MemberName {
             }
             let (directory, name) = text.strip_prefix("targets/")?.rsplit_once('/')?;
             let id = directory.parse().ok()?;
-            match ReleaseFile::parse(name) {
-                Some(file) => Some(Self::Small(id, file)),
+            if let Some(file) = ReleaseFile::parse(name) {
+                return Some(Self::Small(id, file));
+            }
+            match name.strip_suffix(PART_SUFFIX) {
+                Some(digest) => Some(Self::Part(id, digest.parse().ok()?)),
                 None => Some(Self::Payload(id, name.strip_suffix(PAYLOAD_SUFFIX)?.parse().ok()?)),
             }
         };
@@ -238,8 +250,10 @@ mod tests {
             format!("targets/{id}/{digest}.manifest.json.zst"),
             format!("targets/{id}/SHA256SUMS"),
             format!("targets/{id}/SHA256SUMS.minisig"),
+            format!("targets/{id}/FRAMES"),
             format!("targets/{later}/SHA256SUMS"),
             format!("targets/{id}/{digest}.payload.tar.zst"),
+            format!("targets/{id}/{digest}.payload.part"),
         ];
         let names: Vec<MemberName> = ordered.iter().map(|name| name.parse().unwrap()).collect();
         assert!(names.windows(2).all(|pair| pair[0] < pair[1]));

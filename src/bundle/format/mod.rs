@@ -8,6 +8,7 @@ pub(in crate::bundle) mod judge;
 pub mod limits;
 pub mod manifest;
 pub mod member;
+pub mod part;
 pub mod path;
 pub mod problems;
 pub mod ustar;

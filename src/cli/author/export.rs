@@ -8,6 +8,7 @@ use crate::cli::{Context, Ended};
 use crate::failure::{Class, Report};
 use crate::os::{clock, file};
 use crate::repository::{Listed, Repository};
+use crate::version::Release;
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,9 @@ pub struct ExportArguments {
     /// The packages to export; without @RELEASE, the newest published release of each
     #[arg(required = true, value_name = "PACKAGE[@RELEASE]")]
     releases: Vec<Wanted>,
+    /// Write only what a host lacks that has this release installed; repeat it for hosts that have one of several
+    #[arg(long, value_name = "RELEASE")]
+    since: Vec<Release>,
     /// The file to write
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
@@ -42,13 +46,18 @@ pub fn export(context: &Context, arguments: &ExportArguments) -> Result<Ended, R
     for wanted in &arguments.releases {
         ids.extend(find(&listed, wanted, &arguments.repository)?);
     }
-    write(context, &repository, &ids, &arguments.output)?;
+    write(context, &repository, (&ids, &arguments.since), &arguments.output)?;
     Ok(Ended::Well)
 }
 
 /// Writes the bundle and says so.
-pub fn write(context: &Context, repository: &Repository, ids: &[ReleaseId], output: &Path) -> Result<(), Report> {
-    let (warnings, bytes) = repository.export(ids, output, clock::now())?;
+pub fn write(
+    context: &Context,
+    repository: &Repository,
+    (ids, since): (&[ReleaseId], &[Release]),
+    output: &Path,
+) -> Result<(), Report> {
+    let (warnings, bytes) = repository.export(ids, since, output, clock::now())?;
     for warning in warnings {
         context.output.warning(&warning.to_string());
     }
@@ -56,10 +65,14 @@ pub fn write(context: &Context, repository: &Repository, ids: &[ReleaseId], outp
     for id in ids {
         facts.add("exported", id);
     }
+    let before = since.iter().map(ToString::to_string).collect::<Vec<_>>();
+    if !before.is_empty() {
+        facts.add("only for hosts with", before.join(" or "));
+    }
     facts.add("file", format!("{} ({})", output.display(), size(bytes)));
     facts.add("on each host", format!("sidle install {}", output.file_name().map_or(output, Path::new).display()));
     let names: Vec<String> = ids.iter().map(ToString::to_string).collect();
-    context.output.result(facts, json!({"file": output, "bytes": bytes, "releases": names}));
+    context.output.result(facts, json!({"file": output, "bytes": bytes, "releases": names, "since": before}));
     Ok(())
 }
 

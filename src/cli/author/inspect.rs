@@ -132,6 +132,9 @@ fn bundle(context: &Context, Head { metadata, releases: bundled }: Head) -> Resu
     let mut releases = Vec::new();
     for bundled in &bundled {
         facts.add("release", &bundled.id);
+        if let Some(part) = &bundled.part {
+            facts.add("  has", format!("only what changed since {}", part.since()));
+        }
         let standing = standing(&verdict, bundled);
         facts.add("  signature", standing.as_ref().map_or_else(Clone::clone, |()| "trusted by this host".to_owned()));
         if let (Ok(()), Ok(targets)) = (&standing, &verdict) {
@@ -145,7 +148,7 @@ fn bundle(context: &Context, Head { metadata, releases: bundled }: Head) -> Resu
             }
         }
         releases.push(json!({
-            "release": bundled.id.to_string(), "trusted": standing.is_ok(), "refusal": standing.err(),
+            "release": bundled.id.to_string(), "since": bundled.part.as_ref().map(|part| &part.since), "trusted": standing.is_ok(), "refusal": standing.err(),
             "manifest": manifest.as_ref().map(manifest_value),
         }));
     }

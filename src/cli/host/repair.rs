@@ -109,7 +109,7 @@ pub(super) fn mend(
     };
     if let Some(file) = &means.from {
         let file = input::open(file, "a bundle file that holds the release")?;
-        return with(&mut BundledPayload::new(file, manifest.id()));
+        return with(&mut BundledPayload::new(file, &manifest));
     }
     if means.offline || !is_named(context, &means.fetch)? {
         return Ok(here);
@@ -141,7 +141,7 @@ fn dry_run(
     if let Some(file) = &means.from {
         let file = input::open(file, "a bundle file that holds the release")?;
         let frames = frames_of(&manifest, &lacking);
-        let mut payload = BundledPayload::new(file, manifest.id());
+        let mut payload = BundledPayload::new(file, &manifest);
         let read = payload
             .frames(&frames)
             .and_then(|mut source| frames.iter().try_for_each(|frame| source.next(frame).map(|_| ())));

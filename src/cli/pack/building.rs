@@ -1,6 +1,6 @@
 //! The tree of a release: built by the recipe's command, or there already; and the lock of its extras.
 
-use super::layer::{Keeping, lock_of};
+use super::layer::{Base, Keeping, lock_of};
 use super::{PackArguments, PackPlan};
 use crate::bundle::recipe::Build;
 use crate::cli::{Context, input, usage};
@@ -57,25 +57,64 @@ pub(super) fn named_tree(arguments: &PackArguments, plan: &PackPlan) -> Result<D
 pub(super) fn tree(
     context: &Context,
     arguments: &PackArguments,
-    plan: &PackPlan,
+    plan: &mut PackPlan,
     work: &Work<'_>,
 ) -> Result<Dir, Report> {
+    if let Some(file) = &arguments.base {
+        return on_base(context, arguments, plan, (file, work));
+    }
     let command = match (&arguments.tree, &plan.recipe.build) {
         (Some(_), _) | (None, Build::Tree(_)) => return named_tree(arguments, plan),
         (None, Build::Command(command)) => command,
     };
     let tree = work.directory.child_or_create(BUILD_TREE, 0o755)?;
-    let keeping = Keeping::prepare(context, arguments, &work.directory)?;
-    let mut build = building(arguments, plan, command, tree.path())?;
+    let build = building(arguments, plan, command, tree.path())?;
+    let build = layered(build, context, arguments, (plan, work))?;
+    run(context, plan, command, &build)?;
+    Ok(tree)
+}
+
+/// The tree of a release that was packed already, with what the recipe adds to it.
+fn on_base(
+    context: &Context,
+    arguments: &PackArguments,
+    plan: &mut PackPlan,
+    (file, work): (&Path, &Work<'_>),
+) -> Result<Dir, Report> {
+    let base = Base::unpack(context, arguments, plan, (file, &work.directory))?;
+    let tree = Dir::open(&base.tree)?;
+    if !plan.recipe.extras.is_empty() || !arguments.keep_modules.is_empty() {
+        let Build::Command(command) = &plan.recipe.build else {
+            let hint = "write `command = [\"./build-tree\"]` below [build]: the build's command adds them";
+            return Err(usage("cannot add anything to the release: the recipe has no command that builds", hint));
+        };
+        let mut build = building(arguments, plan, command, tree.path())?.variable("SIDLE_STEP", "layer");
+        if let Some(floor) = base.manifest.libc_floor {
+            build = build.variable("SIDLE_GLIBC", floor.to_string());
+        }
+        let build = layered(build, context, arguments, (plan, work))?;
+        run(context, plan, command, &build)?;
+    }
+    // What the base has stays in the frames that it is in, which know of the releases before it; all else is new, even if an older release had it.
+    plan.previous = vec![base.manifest];
+    Ok(tree)
+}
+
+/// The build, told of the recipe's extras and of the modules to keep.
+fn layered(
+    mut build: Program,
+    context: &Context,
+    arguments: &PackArguments,
+    (plan, work): (&PackPlan, &Work<'_>),
+) -> Result<Program, Report> {
     if !plan.recipe.extras.is_empty() {
         build = build.variable("SIDLE_EXTRAS", plan.recipe.extras.join(" ")).variable("SIDLE_LOCK", lock_of(plan));
     }
-    if let Some(Keeping { names, tree, origin }) = &keeping {
+    if let Some(Keeping { names, tree, origin }) = Keeping::prepare(context, arguments, &work.directory)? {
         build = build.variable("SIDLE_KEEP", names).variable("SIDLE_KEEP_FROM", tree);
         build = build.variable("SIDLE_KEEP_ORIGIN", origin);
     }
-    run(context, plan, command, &build)?;
-    Ok(tree)
+    Ok(build)
 }
 
 /// Writes the lock of the recipe's extras beside the recipe.

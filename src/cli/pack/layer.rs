@@ -3,6 +3,7 @@
 use super::{PackArguments, PackPlan};
 use crate::bundle::contents::Contents;
 use crate::bundle::limits::ROOT_MAXIMUM_BYTES;
+use crate::bundle::manifest::Manifest;
 use crate::cli::host::unpacked_elsewhere;
 use crate::cli::{Context, agents, usage};
 use crate::digest::Digest;
@@ -10,14 +11,17 @@ use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::os::dir::Dir;
 use crate::os::file;
+use crate::store::Store;
+use crate::store::install::Installed;
 use crate::trust_store::TrustStore;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The metadata of a repository, and its first root.
 const METADATA: &str = "metadata";
 const FIRST_ROOT: &str = "1.root.json";
-/// Where the older release is unpacked in the temporary directory.
+/// Where the older release is unpacked in the temporary directory, and where the base.
 const OLDER: &str = "older";
+const BASE: &str = "base";
 
 /// The lock of a recipe's extras for this version: `RECIPE-VERSION.lock` beside the recipe.
 pub(super) fn lock_of(plan: &PackPlan) -> PathBuf {
@@ -44,22 +48,55 @@ impl Keeping {
             return Ok(Some(Self { names, origin: tree.display().to_string(), tree }));
         }
         let layout = Layout::new(&file::canonical(work.path())?.join(OLDER));
-        let trust = trust_of(context, arguments, &layout)?;
-        context.output.step(format!("unpacking {}", from.display()));
-        let installed = unpacked_elsewhere(context, from, &trust, &layout)?;
+        let installed = unpacked(context, arguments, from, &layout)?;
         let tree = layout.versions(&installed.package).join(installed.release.to_string());
         let origin = format!("{} {}", installed.package, installed.release);
         Ok(Some(Self { names, tree, origin }))
     }
 }
 
-/// The trust store that judges the older release: one that trusts the repository of `--repo`, which is the author's own, or else the host's.
-fn trust_of(context: &Context, arguments: &PackArguments, layout: &Layout) -> Result<PathBuf, Report> {
-    let Some(repository) = &arguments.repo else { return Ok(context.layout.trust()) };
+/// A release that was packed already, unpacked.
+pub(super) struct Base {
+    pub(super) tree: PathBuf,
+    pub(super) manifest: Manifest,
+}
+
+impl Base {
+    /// Unpacks it, if it is an earlier revision of what is to be packed.
+    pub(super) fn unpack(
+        context: &Context,
+        arguments: &PackArguments,
+        plan: &PackPlan,
+        (file, work): (&Path, &Dir),
+    ) -> Result<Self, Report> {
+        let layout = Layout::new(&file::canonical(work.path())?.join(BASE));
+        let Installed { package, release, .. } = unpacked(context, arguments, file, &layout)?;
+        if package != plan.recipe.package
+            || release.version != arguments.version
+            || release.revision >= arguments.revision
+        {
+            let message = format!("cannot pack {}: {} has {package} {release}", plan.name, file.display());
+            let hint = "name a bundle file with the same version and a lower revision (--revision)";
+            return Err(usage(message, hint));
+        }
+        let tree = layout.versions(&package).join(release.to_string());
+        Ok(Self { tree, manifest: Store::new(&layout, &package).manifest(&release)? })
+    }
+}
+
+/// Unpacks a bundle file that the repository of `--repo`, which is the author's own, or this host vouches for.
+fn unpacked(context: &Context, arguments: &PackArguments, file: &Path, layout: &Layout) -> Result<Installed, Report> {
+    context.output.step(format!("unpacking {}", file.display()));
+    let by_host = || unpacked_elsewhere(context, file, &context.layout.trust(), layout);
+    let Some(repository) = &arguments.repo else { return by_host() };
     let root = Dir::open(&repository.join(METADATA))?.read(FIRST_ROOT, ROOT_MAXIMUM_BYTES)?;
     let store = TrustStore::open_or_create(&layout.trust())?;
     store.lock()?.pin(&root, &Digest::of(&root))?;
-    Ok(layout.trust())
+    match unpacked_elsewhere(context, file, &layout.trust(), layout) {
+        // Another's release: this host may trust it.
+        Err(refused) if refused.class == Class::NotTrusted => by_host().map_err(|_| refused),
+        done => done,
+    }
 }
 
 /// What the release in `tree` says of itself, after a check that it has what was asked for.

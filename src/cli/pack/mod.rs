@@ -57,6 +57,10 @@ pub struct PackArguments {
     /// Pack this directory instead of the recipe's build
     #[arg(long, value_name = "DIR")]
     tree: Option<PathBuf>,
+    /// Instead of building, take the files of this release, a bundle file that this host or --repo trusts, and add the recipe's extras and the kept
+    /// modules to them: a higher revision of the same version
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["tree", "source", "lock"])]
+    base: Option<PathBuf>,
     /// Where the recipe's build takes its input from (`SIDLE_SOURCE`)
     #[arg(long, value_name = "SOURCE")]
     source: Option<String>,
@@ -109,7 +113,7 @@ struct PackPlan {
 
 /// `sidle pack`
 pub fn pack(context: &Context, arguments: &PackArguments) -> Result<Ended, Report> {
-    let plan = plan(arguments)?;
+    let mut plan = plan(arguments)?;
     // First: a build may take minutes, and a missing key is found at once.
     let keys = arguments.repo.as_ref().map(|_| arguments.keys.open()).transpose()?;
     if keys.is_none() && !arguments.keys.is_empty() {
@@ -138,7 +142,7 @@ pub fn pack(context: &Context, arguments: &PackArguments) -> Result<Ended, Repor
         return Ok(Ended::Well);
     }
     let output = if keys.is_some() { work.directory.try_clone()? } else { Dir::open_or_create(&plan.output, 0o755)? };
-    let tree = building::tree(context, arguments, &plan, &work)?;
+    let tree = building::tree(context, arguments, &mut plan, &work)?;
     let contents = layer::contents(arguments, &plan, &tree)?;
     let packed = compress(context, arguments, &plan, (&tree, contents), &output)?;
     output.write_atomic(MANIFEST_NAME, &packed.manifest_bytes, 0o644)?;
@@ -155,7 +159,7 @@ pub fn pack(context: &Context, arguments: &PackArguments) -> Result<Ended, Repor
             if !publication.signed.is_empty() {
                 context.output.step(publication_facts(&publication));
             }
-            write_bundle(context, &repository, &[id], &plan.output)?;
+            write_bundle(context, &repository, (&[id], &[]), &plan.output)?;
         }
         _ => tell(context, &packed, &plan),
     }
@@ -181,7 +185,9 @@ fn dry_run(
     let mut value = json!({
         "package": plan.recipe.package, "release": format!("{}-{}", arguments.version, arguments.revision), "output": plan.output,
     });
-    if let (None, Build::Command(command)) = (&arguments.tree, &plan.recipe.build) {
+    if let Some(base) = &arguments.base {
+        facts.add("would add to", base.display());
+    } else if let (None, Build::Command(command)) = (&arguments.tree, &plan.recipe.build) {
         facts.add("would build by", command.join(" "));
     } else {
         let requires = &plan.recipe.requires;

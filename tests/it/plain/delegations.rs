@@ -32,7 +32,7 @@ fn all<'a>(team: &'a Team, others: &'a [FileSigner; 2]) -> Vec<&'a dyn Signer> {
 
 fn export(team: &Team, id: &ReleaseId, name: &str) -> PathBuf {
     let path = team.builder.directory.path().join(name);
-    team.open().export(std::slice::from_ref(id), &path, team.now).unwrap();
+    team.open().export(std::slice::from_ref(id), &[], &path, team.now).unwrap();
     path
 }
 

@@ -8,6 +8,7 @@ use crate::support::mounts::Mounted;
 use crate::support::trees;
 use sidle::bundle::file::BundledPayload;
 use sidle::bundle::manifest::{EntryKind, Frame};
+use sidle::bundle::rebuild::frames_of;
 use sidle::bundle::unpack::PayloadSource;
 use sidle::digest::Digest;
 use sidle::os::dir::Dir;
@@ -222,10 +223,9 @@ fn what_a_release_has_many_times_and_has_lost_comes_from_the_sibling() {
 #[test]
 fn single_frames_come_from_their_places_in_a_bundle_of_several_releases() {
     let pair = Pair::new();
-    let (id, _, packed) = &pair.second;
+    let packed = &pair.second.2;
     let bundle = pair.both();
-    let of = |id| BundledPayload::new(fs::File::open(&bundle).unwrap(), id);
-    let mut payload = of(id.clone());
+    let mut payload = BundledPayload::new(fs::File::open(&bundle).unwrap(), &packed.manifest);
     let all = &packed.manifest.frames;
     assert!(all.len() >= 3, "too few to leave some out");
     let (odd, even): (Vec<(usize, Frame)>, Vec<_>) = all.iter().copied().enumerate().partition(|(at, _)| at % 2 == 1);
@@ -239,7 +239,27 @@ fn single_frames_come_from_their_places_in_a_bundle_of_several_releases() {
     }
     let past = Frame { offset: packed.manifest.payload.length + 1, ..all[0] };
     assert!(payload.frames(all).unwrap().next(&past).is_err());
-    assert!(of("demo/3.0-1/linux-any".parse().unwrap()).frames(all).is_err());
+    let first = fs::File::open(&pair.first.1).unwrap();
+    assert!(BundledPayload::new(first, &packed.manifest).frames(all).is_err(), "the file has another release");
+}
+
+#[test]
+fn a_file_with_only_what_changed_gives_the_frames_that_it_has() {
+    let pair = Pair::new();
+    let manifest = &pair.second.2.manifest;
+    let since = [pair.first.0.release.clone()];
+    let bundle = pair.repo.export_since(std::slice::from_ref(&pair.second.0), &since, "part.sidle");
+    let mut payload = BundledPayload::new(fs::File::open(&bundle).unwrap(), manifest);
+    let own = manifest.generations.iter().position(|release| *release == manifest.release());
+    let has = |frame: &Frame, payload: &mut BundledPayload<'_>| match payload.frames(&[]).unwrap().next(frame) {
+        Ok(bytes) => Digest::of(&bytes) == frame.sha256,
+        Err(_) => false,
+    };
+    // Its own frames are in it, but for those of directories, links and the end, which the manifest describes.
+    let with_files = frames_of(manifest, &(0..manifest.entries.len()).collect::<Vec<_>>());
+    for frame in &with_files {
+        assert_eq!(has(frame, &mut payload), Some(frame.generation as usize) == own, "{frame:?}");
+    }
 }
 
 #[test]

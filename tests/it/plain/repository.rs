@@ -157,7 +157,7 @@ fn an_export_is_a_bundle_that_a_fresh_host_trusts_or_no_file_at_all() {
 
     let third = repo.add("3.0", "three");
     let output = repo.directory.path().join("refused.sidle");
-    let export = |ids: &[ReleaseId], days| repo.open().export(ids, &output, day(days));
+    let export = |ids: &[ReleaseId], days| repo.open().export(ids, &[], &output, day(days));
     assert!(matches!(export(&[third], 0), Err(RepositoryError::Unpublished { .. })));
     assert!(matches!(export(&[], 0), Err(RepositoryError::NoReleases)));
     assert!(matches!(

@@ -273,7 +273,7 @@ fn commands(page: &str) -> Vec<(String, bool)> {
 }
 
 /// The first bytes of files: no commands.
-const MAGIC: [&str; 2] = ["sidle bundle 1", "sidle index 2"];
+const MAGIC: [&str; 3] = ["sidle bundle 1", "sidle frames 1", "sidle index 2"];
 
 #[test]
 fn every_command_of_the_pages_parses() {

@@ -17,6 +17,7 @@ use sidle::signer::FileSigner;
 use sidle::trust::metadata::Target;
 use sidle::trust::publish::{self, Edition, Lifetimes, RoleKeys, describe};
 use sidle::trust::{MetadataFiles, PublicKey, Role, Signer as _, minisign, target};
+use sidle::version::Release;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -132,8 +133,13 @@ impl RepoBuilder {
 
     /// Exports releases into a bundle file.
     pub fn export(&self, ids: &[ReleaseId], name: &str) -> PathBuf {
+        self.export_since(ids, &[], name)
+    }
+
+    /// Exports what hosts with one of the releases `since` lack.
+    pub fn export_since(&self, ids: &[ReleaseId], since: &[Release], name: &str) -> PathBuf {
         let path = self.directory.path().join(name);
-        self.open().export(ids, &path, self.now).unwrap();
+        self.open().export(ids, since, &path, self.now).unwrap();
         path
     }
 

@@ -131,7 +131,7 @@ fn an_unmodified_python_tuf_reads_thresholds_rotations_and_delegations() {
     let output = client(&team.path(), &work.path().join("a"), &targets);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let bundle = team.builder.directory.path().join("two.sidle");
-    team.open().export(&[second], &bundle, team.now).unwrap();
+    team.open().export(&[second], &[], &bundle, team.now).unwrap();
     let unpacked = work.path().join("unpacked");
     fs::create_dir(&unpacked).unwrap();
     success(Command::new("tar").arg("-xf").arg(&bundle).arg("-C").arg(&unpacked));
