@@ -15,7 +15,6 @@ pub mod pack;
 pub mod push;
 pub mod rollout;
 mod setup;
-mod setup_file;
 pub mod supervise;
 mod switches;
 mod terminal;

@@ -65,7 +65,7 @@ pub struct UnclaimArguments {
 }
 
 /// The options of a command that a rollout gives.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct OrderOptions {
     /// The rollout that gives this order: the instance is claimed for it, and refuses the orders of other rollouts
     #[arg(long, value_name = "ID", requires = "epoch")]

@@ -15,6 +15,7 @@ pub mod options;
 pub mod queues;
 pub mod rehearsal;
 pub mod roster;
+pub mod sign_in;
 pub mod title;
 pub mod traces;
 pub mod tryout;

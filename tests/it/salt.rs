@@ -4,6 +4,7 @@ mod adopt;
 mod caller;
 mod edges;
 mod first;
+mod first_minion;
 mod formula;
 mod handover;
 mod layer;

@@ -45,7 +45,7 @@ impl From<ModeName> for Mode {
 }
 
 /// The options of all switches.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct Terms {
     /// The instance [default: the instance with the package's name]
     #[arg(long)]

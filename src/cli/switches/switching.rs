@@ -31,6 +31,14 @@ pub struct SwitchArguments {
     terms: Terms,
 }
 
+impl SwitchArguments {
+    /// The default instance, to this release.
+    pub fn to(package: &PackageName, release: &Release) -> Self {
+        let (package, release) = (package.clone(), Some(release.clone()));
+        Self { package, release, dry: DryRun::default(), rehearse: false, terms: Terms::default() }
+    }
+}
+
 /// `sidle rollback PACKAGE [RELEASE]`
 #[derive(Debug, Args)]
 pub struct RollbackArguments {

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use std::time::Duration;
 
 /// The options for the beginning of a switch.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct Timing {
     /// Outside the maintenance windows, wait for the next window. The deadline counts from the start of the window. If sidle has not stopped or started a process when the window closes, the switch expires; else it may finish after the window
     #[arg(long)]

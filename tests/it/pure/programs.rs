@@ -64,7 +64,7 @@ fn python_is_always_isolated() {
     assert!(isolated.len() >= 2, "{isolated:?}");
     let text = fs::read_to_string(source().join(PLACE)).unwrap();
     assert!(text.contains("Self::new(interpreter).argument(\"-I\").argument(\"-B\")"));
-    let scripts = ["salt/doctor/sign_in.py"];
+    let scripts = ["salt/sign_in/sign_in.py"];
     assert!(scripts.iter().all(|script| Path::new(&source().join(script)).is_file()));
 }
 

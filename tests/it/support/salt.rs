@@ -221,7 +221,8 @@ impl Master {
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
     }
 
-    fn keys(&self) -> PathBuf {
+    /// The directory of its keys.
+    pub fn keys(&self) -> PathBuf {
         self.root.path().join("keys")
     }
 

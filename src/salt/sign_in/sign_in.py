@@ -1,7 +1,7 @@
 """What a sign-in of this minion to each of its masters comes to: the request that the minion itself sends at every start, once, by Salt's own code.
 
-Takes the configuration directory, an empty directory for what Salt writes, seconds for each answer, and masters in JSON: [{"name", "uri"}].
-Prints a JSON list of {"name", "standing", "detail"}. Makes no key and changes none: a minion without one is not signed in. What Salt would
+`ask` takes the configuration directory, an empty directory for what Salt writes, seconds for each answer, and masters in JSON: [{"name", "uri"}].
+It prints a JSON list of {"name", "standing", "detail"}. It makes no key and changes none: a minion without one is not signed in. What Salt would
 write beside its keys (a master's key that it has not met yet) goes into the directory given, which leads to the keys and has no copy of them.
 """
 
@@ -94,19 +94,20 @@ def standing(opts, master):
     return "unknown", "the answer was %r" % (came_to,)
 
 
-def main(configuration, scratch, seconds, masters):
+def safely(opts, master):
+    try:
+        return standing(opts, master)
+    except Exception as error:  # noqa: BLE001
+        return "unknown", "%s: %s" % (type(error).__name__, error)
+
+
+def ask(configuration, scratch, seconds, masters):
     import salt.crypt
 
     salt.crypt.gen_keys = no_keys
     opts = prepared(configuration, scratch, int(seconds))
     told = []
     for master in json.loads(masters):
-        try:
-            word, detail = standing(opts, master)
-        except Exception as error:  # noqa: BLE001
-            word, detail = "unknown", "%s: %s" % (type(error).__name__, error)
+        word, detail = safely(opts, master)
         told.append({"name": master["name"], "standing": word, "detail": detail})
     print(json.dumps(told))
-
-
-main(*sys.argv[1:])

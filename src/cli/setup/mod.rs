@@ -1,13 +1,15 @@
-//! `sidle setup`: a host from nothing to an installed release, in one command that may be repeated.
+//! `sidle setup`: a host from nothing to an installed release, or to a running one, in one command that may be repeated.
 
-use super::adopt::{AdoptArguments, adopt};
+mod adopt;
+mod settings_file;
+mod start;
+
 use super::facts::Facts;
 use super::host::{install_by, refuse_talk_with_people};
 use super::output::Output;
 use super::wanted::Wanted;
-use super::{Context, Ended, instance_of, setup_file, trust, usage};
+use super::{Context, Ended, instance_of, trust, usage};
 use crate::acquire::Acquired;
-use crate::adoption::record::{Adoption, Stage};
 use crate::config::Settings;
 use crate::digest::Digest;
 use crate::failure::{Class, Report};
@@ -21,6 +23,7 @@ use crate::trust_store::{TrustStore, TrustStoreError};
 use crate::version::Release;
 use clap::Args;
 use serde_json::{Value, json};
+use start::StartArguments;
 use std::path::{Path, PathBuf};
 
 /// The version of the root that a new host fetches: later roots are found from it.
@@ -48,6 +51,8 @@ pub struct SetupArguments {
     /// Start the supervisor, and take over the running agent (minion) of the distribution's package
     #[arg(long)]
     adopt: bool,
+    #[command(flatten)]
+    start: StartArguments,
     /// Show what would be done; change nothing
     #[arg(long)]
     dry_run: bool,
@@ -60,6 +65,7 @@ enum Step {
     Settings,
     Install,
     Adopt,
+    Start,
 }
 
 impl Step {
@@ -69,6 +75,7 @@ impl Step {
             Self::Settings => "settings",
             Self::Install => "install",
             Self::Adopt => "adopt",
+            Self::Start => "start",
         }
     }
 
@@ -105,6 +112,8 @@ pub fn setup(context: &Context, arguments: &SetupArguments) -> Result<Ended, Rep
     let installed = setup.install(is_pinned).map_err(|report| Step::Install.failed(report))?;
     let ended = if arguments.adopt {
         setup.adopt(installed.as_ref()).map_err(|report| Step::Adopt.failed(report))?
+    } else if arguments.start.start {
+        setup.start(installed.as_ref()).map_err(|report| Step::Start.failed(report))?
     } else {
         None
     };
@@ -167,8 +176,8 @@ impl<'a> Setup<'a> {
             return Ok(true);
         }
         let path = self.own_path();
-        let own = file::read_if_exists(&path, setup_file::BYTES_MAXIMUM)?;
-        let is_ours = own.as_ref().map(|bytes| setup_file::is_own(bytes));
+        let own = file::read_if_exists(&path, settings_file::BYTES_MAXIMUM)?;
+        let is_ours = own.as_ref().map(|bytes| settings_file::is_own(bytes));
         match is_ours {
             Some(true) => Ok(false),
             None if !settings.names_a_repository() => Ok(false),
@@ -203,7 +212,7 @@ impl<'a> Setup<'a> {
     }
 
     fn own_path(&self) -> PathBuf {
-        self.context.layout.settings().join("conf.d").join(setup_file::NAME)
+        self.context.layout.settings().join("conf.d").join(settings_file::NAME)
     }
 
     /// The repository: as the settings name it, or as the command line does.
@@ -267,11 +276,11 @@ impl<'a> Setup<'a> {
         let path = self.own_path();
         if self.effect == Effect::Apply {
             let directory = Dir::open_or_create(&self.context.layout.settings().join("conf.d"), 0o755)?;
-            let content = setup_file::content(&self.arguments.repository, self.ca.as_deref());
-            directory.write_atomic(setup_file::NAME, content.as_bytes(), 0o644)?;
+            let content = settings_file::content(&self.arguments.repository, self.ca.as_deref());
+            directory.write_atomic(settings_file::NAME, content.as_bytes(), 0o644)?;
             directory.sync()?;
             if !self.is_named_by(&Settings::read(&self.context.layout)?)? {
-                let own = setup_file::NAME;
+                let own = settings_file::NAME;
                 let message =
                     format!("cannot name {location} in the settings: a file after {own} names another repository");
                 let hint = format!("remove `url` or `mirrors` from the later files in {}", directory.path().display());
@@ -302,40 +311,18 @@ impl<'a> Setup<'a> {
         Ok(Some(acquired))
     }
 
-    /// Takes the running agent over. Gives the end of a takeover that did not end well.
-    fn adopt(&mut self, installed: Option<&Acquired>) -> Result<Option<Class>, Report> {
-        let package = &self.arguments.package;
-        let (layout, name) = (&self.context.layout, instance_of(package, None));
-        if Adoption::read(layout, &name)?.is_some_and(|adoption| adoption.stage == Stage::Held) {
-            self.note(Step::Adopt, format!("{name} is adopted already"), false);
-            return Ok(None);
-        }
-        let release = installed.filter(|acquired| self.effect == Effect::Apply || !acquired.installed.fresh);
-        let Some(release) = release.map(|acquired| acquired.installed.release.clone()) else {
-            self.note(Step::Adopt, format!("would take over the running agent of {package}"), true);
-            return Ok(None);
-        };
-        if self.effect == Effect::Apply {
-            self.start_supervisor()?;
-        }
-        // The steps of the takeover are for people; a program gets the one result of this command.
+    /// For the verb that does the last step: its steps are for people; a program gets the one result of this command.
+    fn within(&self) -> Context {
         let output = if self.context.output.is_json() {
             Output::new(false, true, self.effect)
         } else {
             self.context.output.clone()
         };
-        let within = Context { layout: layout.clone(), output, effect: self.effect };
-        let ended = adopt(&within, &AdoptArguments::to(package, &release, self.effect == Effect::DryRun))?;
-        match ended {
-            Ended::As(class) if class != Class::NothingToDo => return Ok(Some(class)),
-            Ended::As(_) | Ended::Well => {}
-        }
-        self.step(Step::Adopt, "took over", "would take over", &format!("the running agent of {package}"));
-        Ok(None)
+        Context { layout: self.context.layout.clone(), output, effect: self.effect }
     }
 
-    /// Enables and starts the supervisor, where systemd runs this host; elsewhere the takeover says how to start it.
-    fn start_supervisor(&mut self) -> Result<(), Report> {
+    /// Enables and starts the supervisor, where systemd runs this host; elsewhere the last step says how to start it.
+    fn start_supervisor(&mut self, step: Step) -> Result<(), Report> {
         let (layout, name) = (&self.context.layout, instance_of(&self.arguments.package, None));
         let is_own_host = layout.root() == Path::new("/") && units::is_running();
         if !is_own_host || SupervisorStatus::read(layout, &name)?.is_some() {
@@ -344,13 +331,13 @@ impl<'a> Setup<'a> {
         let unit = format!("sidle@{name}.service");
         units::enable_again(&unit)?;
         units::start(&unit)?;
-        self.note(Step::Adopt, format!("started {unit}"), true);
+        self.note(step, format!("started {unit}"), true);
         Ok(())
     }
 
     /// The command that comes next; None: the release runs.
     fn next(&self, installed: Option<&Acquired>) -> Result<Option<String>, Report> {
-        if self.arguments.adopt {
+        if self.arguments.adopt || self.arguments.start.start {
             return Ok(None);
         }
         let package = &self.arguments.package;

@@ -1,0 +1,224 @@
+//! `sidle setup --start`: the least configuration, a key that the masters accept, and the first switch.
+
+use super::{Setup, Step};
+use crate::acquire::Acquired;
+use crate::agent::introduction::{Introduced, Introducer, Standing, Told};
+use crate::agent::{AgentSettings, Answers, Parts};
+use crate::cli::switches::switching::{SwitchArguments, switch};
+use crate::cli::{Context, Ended, agents, instance_of};
+use crate::config::Settings;
+use crate::failure::{Class, Report};
+use crate::name::PackageName;
+use crate::os::dir::Dir;
+use crate::os::{clock, file};
+use crate::rehearsal::Part;
+use crate::store::Store;
+use crate::store::collect::Effect;
+use crate::supervise::status::SupervisorStatus;
+use crate::version::Release;
+use clap::Args;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a key may wait for its acceptance.
+const WAIT: Duration = Duration::from_mins(15);
+/// How often the masters are asked meanwhile.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// The options of `--start`.
+#[derive(Debug, Args)]
+pub struct StartArguments {
+    /// Start the release as this host's first agent (minion): write the least configuration, wait until the masters accept its key, then switch to it
+    #[arg(long, conflicts_with = "adopt")]
+    pub(super) start: bool,
+    /// The minion's masters: names or addresses
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', requires = "start")]
+    master: Vec<String>,
+    /// The minion's id [default: Salt's choice, the host's name]
+    #[arg(long, requires = "start")]
+    id: Option<String>,
+    /// The fingerprint of the masters' key, as `salt-key -F master` prints it there [default: believe the first key that a master shows]
+    #[arg(long, value_name = "FINGERPRINT", requires = "start")]
+    pin_master: Option<String>,
+    /// How long to wait for the acceptance of the key [default: 15m]
+    #[arg(long, value_name = "TIME", requires = "start", value_parser = crate::config::duration)]
+    wait: Option<Duration>,
+}
+
+/// Largest file of a first configuration that is read: a few names.
+const CONFIGURATION_BYTES_MAXIMUM: u64 = 64 << 10;
+
+/// What `--start` works with.
+struct Host<'a> {
+    context: &'a Context,
+    settings: AgentSettings,
+    introducer: &'static dyn Introducer,
+}
+
+impl Host<'_> {
+    /// Refuses a host whose agent runs without sidle.
+    fn refuse_running(&self, parts: &Parts, package: &PackageName) -> Result<(), Report> {
+        let found = parts.adopter.map(|adopter| adopter.find(&self.settings, None)).transpose()?.flatten();
+        let Some(found) = found else { return Ok(()) };
+        let message = format!("cannot start {package}: it runs on this host already, as process {}", found.leader.pid);
+        Err(Report::of(Class::Conflict, message).hint("take it over instead: `sidle setup … --adopt`"))
+    }
+
+    /// Writes the configuration, if nobody else has; what was done, and whether that is a change.
+    fn configure(&self, told: &Told, effect: Effect) -> Result<(String, bool), Report> {
+        let directory = &self.settings.config_directory;
+        let first = self.introducer.file(told);
+        let path = directory.join(&first.path);
+        let masters = told.peers.join(", ");
+        let present = file::read_if_exists(&path, CONFIGURATION_BYTES_MAXIMUM)?;
+        // What an earlier run wrote is replaced: by other words of the same person.
+        let is_own = present.as_ref().is_some_and(|text| first_line(text) == first_line(first.text.as_bytes()));
+        let named = self.introducer.configured(&self.settings, self.context.layout.root())?;
+        match named {
+            Some(named) if told.peers.is_empty() || (named == told.peers && !is_own) => {
+                let (named, directory) = (named.join(", "), directory.display());
+                return Ok((format!("the configuration in {directory} names {named} already"), false));
+            }
+            Some(named) if !is_own => return Err(self.other(&masters, &named)),
+            None if told.peers.is_empty() => {
+                let message = format!("cannot start: the configuration in {} names no master", directory.display());
+                return Err(Report::of(Class::Usage, message).hint("name the masters: --master NAME,…"));
+            }
+            Some(_) | None => {}
+        }
+        let what = format!("{} with {masters}", path.display());
+        if present.as_deref() == Some(first.text.as_bytes()) {
+            return Ok((format!("{what} is there already"), false));
+        }
+        let (Some(parent), Some(name), Effect::Apply) = (path.parent(), path.file_name(), effect) else {
+            return Ok((what, true));
+        };
+        let place = Dir::open_or_create(parent, 0o755)?;
+        place.write_atomic(name, first.text.as_bytes(), 0o644)?;
+        place.sync()?;
+        match self.introducer.configured(&self.settings, self.context.layout.root())? {
+            Some(named) if named != told.peers => Err(self.other(&masters, &named)),
+            Some(_) | None => Ok((what, true)),
+        }
+    }
+
+    fn other(&self, masters: &str, named: &[String]) -> Report {
+        let (directory, named) = (self.settings.config_directory.display(), named.join(", "));
+        let message = format!("cannot name {masters}: the configuration in {directory} names {named}");
+        let hint = "leave out --master to start with that configuration, or change it yourself";
+        Report::of(Class::Conflict, message).hint(hint)
+    }
+
+    /// Waits until a master has accepted the key and none lets it wait.
+    fn wait(&self, wait: Duration) -> Result<Introduced, Report> {
+        let begun = clock::since_boot();
+        let mut told = Vec::new();
+        loop {
+            let shown = self.introducer.introduce(&self.settings, self.context.layout.root())?;
+            if let Some((why, remedy)) = shown.peers.iter().find_map(|(_, standing)| match standing {
+                Standing::Refused(why, remedy) => Some((why, remedy)),
+                Standing::Accepted | Standing::Waits(_) | Standing::Silent(_) => None,
+            }) {
+                return Err(Report::of(Class::Failed, why.clone()).hint(remedy.clone()));
+            }
+            let open: Vec<String> = shown.peers.iter().filter_map(|(name, standing)| waits(name, standing)).collect();
+            if open.is_empty() {
+                return Ok(shown);
+            }
+            if open != told {
+                self.context.output.step(format!("start: the key of {} is {}", shown.id, shown.key));
+                open.iter().for_each(|line| self.context.output.step(format!("start: waits: {line}")));
+                told.clone_from(&open);
+            }
+            if clock::since_boot().saturating_sub(begun) + INTERVAL > wait {
+                let message = format!("the key of {} ({}) was not accepted in time", shown.id, shown.key);
+                return Err(Report::of(Class::Failed, message).hint(open.join("; ")));
+            }
+            clock::sleep(INTERVAL);
+        }
+    }
+}
+
+fn first_line(text: &[u8]) -> &[u8] {
+    text.split(|byte| *byte == b'\n').next().unwrap_or_default()
+}
+
+/// What is awaited of a peer, in words; None: nothing.
+fn waits(name: &str, standing: &Standing) -> Option<String> {
+    match standing {
+        Standing::Accepted => None,
+        Standing::Waits(how) => Some(how.clone()),
+        Standing::Silent(why) => Some(format!("{name} does not answer: {why}")),
+        Standing::Refused(why, _) => Some(why.clone()),
+    }
+}
+
+impl<'a> Setup<'a> {
+    /// Starts the release as the host's first agent. Gives the end of a switch that did not end well.
+    pub(super) fn start(&mut self, installed: Option<&Acquired>) -> Result<Option<Class>, Report> {
+        let (context, package, start) = (self.context, &self.arguments.package, &self.arguments.start);
+        let name = instance_of(package, None);
+        let store = Store::new(&context.layout, package);
+        if let Some(current) = store.current(&name)? {
+            self.note(Step::Start, format!("{package} {current} is started already"), false);
+            return Ok(None);
+        }
+        let release = installed.filter(|acquired| self.effect == Effect::Apply || !acquired.installed.fresh);
+        let Some(release) = release.map(|acquired| acquired.installed.release.clone()) else {
+            self.note(Step::Start, format!("would configure and start {package}"), true);
+            return Ok(None);
+        };
+        let host = self.host(&store, &release)?;
+        host.refuse_running(agents::parts(&store.head(&release)?.agent)?, package)?;
+        let (peers, id, pin) = (start.master.clone(), start.id.clone(), start.pin_master.clone());
+        let (what, changed) = host.configure(&Told { peers, id, pin }, self.effect)?;
+        if changed {
+            self.step(Step::Start, "wrote", "would write", &what);
+        } else {
+            self.note(Step::Start, what, false);
+        }
+        if self.effect == Effect::DryRun {
+            self.note(Step::Start, format!("would show the key to the masters, and start {package} {release}"), true);
+            return Ok(None);
+        }
+        let shown = host.wait(start.wait.unwrap_or(WAIT))?;
+        let masters: Vec<&str> = shown.peers.iter().map(|(name, _)| name.as_str()).collect();
+        self.note(Step::Start, format!("{} accepts the key of {}", masters.join(", "), shown.id), true);
+        self.start_supervisor(Step::Start)?;
+        if SupervisorStatus::read(&context.layout, &name)?.is_none() {
+            let message = format!("cannot start {package}: no supervisor runs on this host");
+            return Err(
+                Report::of(Class::Failed, message).hint(format!("start one by your init: `sidle supervise {name}`"))
+            );
+        }
+        let ended = switch(&self.within(), &SwitchArguments::to(package, &release))?;
+        match ended {
+            Ended::As(class) if class != Class::NothingToDo => return Ok(Some(class)),
+            Ended::As(_) | Ended::Well => {}
+        }
+        self.note(Step::Start, format!("started {package} {release} as {}", shown.id), true);
+        Ok(None)
+    }
+
+    /// The release, and what it is to read.
+    fn host(&self, store: &Store, release: &Release) -> Result<Host<'a>, Report> {
+        let (layout, name) = (&self.context.layout, instance_of(&self.arguments.package, None));
+        let manifest = store.head(release)?;
+        let Some(introducer) = agents::parts(&manifest.agent)?.introducer else {
+            let message = format!(
+                "cannot start {} by itself: an agent of kind {} has no key",
+                self.arguments.package, manifest.agent
+            );
+            return Err(Report::of(Class::Usage, message).hint(format!(
+                "`systemctl enable --now sidle@{name}`, then `sidle switch {}`",
+                self.arguments.package
+            )));
+        };
+        let settings = Settings::read(layout)?;
+        let (passed, named) = (settings.passed(&name), settings.instance(layout, &name)?.1);
+        let configuration = named.unwrap_or_else(|| layout.on_host(Path::new(&manifest.service.config)));
+        let part = Part::of(file::canonical(store.tree(release)?.path())?, &manifest, &configuration);
+        let asking = AgentSettings::new(&configuration).asking(part, Answers::Forgotten);
+        Ok(Host { context: self.context, settings: AgentSettings { passed, ..asking }, introducer })
+    }
+}

@@ -1,0 +1,102 @@
+//! A host that never had a minion gets one by one command: the least configuration, a key that a person accepts at the master by its fingerprint, and
+//! the first switch.
+
+use crate::support::eventually;
+use crate::support::leftovers;
+use crate::support::minions;
+use crate::support::salt::{Master, START_SECONDS, tree};
+use crate::support::stage::{Host, SALT, SIDLE};
+use sidle::digest::Digest;
+use std::fs;
+use std::io::Read as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const RELEASE: &str = "3006.30";
+const ID: &str = "first-minion";
+
+/// The fingerprint of a public key as Salt prints it: of the lines between the first and the last.
+fn fingerprint(key: &Path) -> String {
+    let text = fs::read_to_string(key).unwrap();
+    let lines: Vec<&str> = text.trim_end().split_inclusive('\n').collect();
+    let digest = Digest::of(lines[1..lines.len() - 1].concat().as_bytes()).to_string();
+    let bytes: Vec<&str> = (0..digest.len()).step_by(2).map(|at| &digest[at..at + 2]).collect();
+    bytes.join(":")
+}
+
+#[test]
+fn a_host_without_a_minion_gets_one_whose_key_a_person_accepts() {
+    let (author, master) = (minions::author_of(&minions::LONG_TERM), Master::start(&tree("3008.5"), false));
+    let host = Host::new(&author);
+    let etc = host.path("etc/salt");
+    fs::create_dir_all(&etc).unwrap();
+    // What a site has already stays as it is.
+    let own = format!("root_dir: {}\nmaster_port: {}\nuser: root\n", host.root().display(), master.request_port());
+    fs::write(etc.join("minion"), &own).unwrap();
+    fs::write(host.path("etc/sidle/conf.d/salt.toml"), "probation = \"2s\"\nrehearsal = \"off\"\n").unwrap();
+    host.install(&author.salt(RELEASE)).ok();
+    let _supervisor = host.supervise_instance(SALT);
+    let url = format!("file://{}", author.repository().display());
+    let print = author.fingerprint();
+    let release = format!("{RELEASE}-1");
+    let line = ["setup", "--repository", &url, "--fingerprint", &print, "--release", &release, "--start"];
+    let without = host.sidle(&line);
+    assert!(without.code == Some(2) && without.stderr.contains("--master NAME"), "{without:?}");
+    let line = [&line[..], &["--master", master.address, "--id", ID]].concat();
+    let planned = host.sidle(&[&line[..], &["--dry-run"]].concat()).ok();
+    assert!(planned.contains("would write") && !etc.join("minion.d").exists(), "{planned}");
+
+    let mut waiting = Command::new(SIDLE);
+    waiting.arg("--root").arg(host.root()).args(&line).args(["--wait", "3m"]);
+    let mut waiting = waiting.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+    let pending = master.keys().join("minions_pre").join(ID);
+    eventually(START_SECONDS, "the key waits at the master", || {
+        pending.exists().then_some(()).ok_or_else(|| master.log())
+    });
+    let (mine, theirs) = (fingerprint(&etc.join("pki/minion/minion.pub")), fingerprint(&pending));
+    assert_eq!(mine, theirs);
+    master.accept(ID);
+    let mut said = String::new();
+    waiting.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    let ended = waiting.wait().unwrap();
+    assert!(ended.success(), "{ended}: {said}");
+    assert!(said.contains(&format!("the key of {ID} is {mine}")), "{said}");
+    assert!(
+        said.contains(&format!("salt-key -a {ID}")) && said.contains(&format!("started {SALT} {release}")),
+        "{said}"
+    );
+    let answer = master.call_within("20", ID, &["test.version"]);
+    assert!(answer.contains(RELEASE), "{answer}");
+    assert_eq!(fs::read_to_string(etc.join("minion")).unwrap(), own);
+    let first = fs::read_to_string(etc.join("minion.d/10-sidle-setup.conf")).unwrap();
+    assert_eq!(first.lines().count(), 3, "{first}");
+
+    let again = host.sidle(&line);
+    assert_eq!(again.code, Some(3), "{again:?}");
+    leftovers::kill(&host.root());
+}
+
+#[test]
+fn a_master_with_another_key_than_the_pinned_one_gets_no_minion() {
+    let (author, master) = (minions::author_of(&minions::LONG_TERM), Master::start(&tree("3008.5"), true));
+    let host = Host::new(&author);
+    let etc = host.path("etc/salt");
+    fs::create_dir_all(&etc).unwrap();
+    let own = format!("root_dir: {}\nmaster_port: {}\nuser: root\n", host.root().display(), master.request_port());
+    fs::write(etc.join("minion"), own).unwrap();
+    host.install(&author.salt(RELEASE)).ok();
+    let url = format!("file://{}", author.repository().display());
+    let (print, release, other) = (author.fingerprint(), format!("{RELEASE}-1"), ["00"; 32].join(":"));
+    let line = ["setup", "--repository", &url, "--fingerprint", &print, "--release", &release, "--start"];
+    let refused = host.sidle(&[&line[..], &["--master", master.address, "--id", ID, "--pin-master", &other]].concat());
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(
+        refused.stderr.contains("shows another key") && refused.stderr.contains("salt-key -F master"),
+        "{refused:?}"
+    );
+    // A configuration that somebody else wrote is left alone.
+    fs::write(etc.join("minion.d/20-site.conf"), "master: elsewhere.example\n").unwrap();
+    let elsewhere = host.sidle(&[&line[..], &["--master", "127.0.0.9"]].concat());
+    assert_eq!(elsewhere.code, Some(12), "{elsewhere:?}");
+    assert!(elsewhere.stderr.contains("names elsewhere.example"), "{elsewhere:?}");
+}
