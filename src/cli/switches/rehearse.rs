@@ -7,7 +7,8 @@ use crate::failure::{Class, Report};
 use crate::os::process::Identity;
 use crate::os::{clock, signals};
 use crate::rehearsal::extras::Mending;
-use crate::rehearsal::{ExtrasPolicy, Rehearsal};
+use crate::rehearsal::states::{self, Asked};
+use crate::rehearsal::{ExtrasPolicy, Rehearsal, Scene};
 use crate::store::Store;
 use crate::store::check::{Defect, Depth};
 use crate::switch::driver::Policy;
@@ -61,7 +62,7 @@ pub(in crate::cli) fn rehearse(
     if settings.rehearsal == Policy::Off {
         return skipped("rehearsals are off (rehearsal = \"off\")".to_owned());
     }
-    let (found, was_rehearsed) = match perform(context, &settings, files, to, from)? {
+    let (found, was_rehearsed) = match perform(context, &settings, files, to, from, settings.highstate)? {
         Came::Skipped(why) => return skipped(why),
         Came::Found(found) => (found, true),
         // The switch would refuse as well.
@@ -86,6 +87,7 @@ pub(super) fn perform(
     files: &InstanceFiles,
     to: &Release,
     from: Before<'_>,
+    states: states::Depth,
 ) -> Result<Came, Report> {
     let store = Store::new(&context.layout, files.package());
     let left = if let Before::Release(release) = from { release } else { None };
@@ -107,7 +109,10 @@ pub(super) fn perform(
         Before::Release(release) => former(&store, release, &directory)?,
         Before::Packaged(leader) => rehearser.packaged(leader),
     };
-    let scene = scene(&store, former, &manifest, directory, settings.passed(files.instance()))?;
+    let scene = Scene {
+        states: Asked::new(states, settings.limits().rehearsal)?,
+        ..scene(&store, former, &manifest, directory, settings.passed(files.instance()))?
+    };
     let room = Room::take(&context.layout.run(files.instance()))?;
     signals::hold()?;
     let longest = settings.limits().rehearsal;
