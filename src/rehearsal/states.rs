@@ -78,6 +78,8 @@ pub struct Compared {
     pub states: usize,
     /// Those that differ, in the order in which they are applied.
     pub differences: Vec<Difference>,
+    /// True: what was found is a reason not to switch, as the policy for rehearsals weighs reasons.
+    pub refuses: bool,
     /// Why it did not go further; None: it went as far as was asked.
     pub why: Option<String>,
 }

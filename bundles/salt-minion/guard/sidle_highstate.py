@@ -18,6 +18,7 @@ the child: only ids and functions, names of known arguments, and hashes by KEY, 
     untested: null, or {exception, id, function}      which state ended the run, so that there are no results
     grains: {name: hash}                     those that were read
     signatures: {function: {argument: default}}    of the state functions
+    options: {sls: {option: default}}        those that its text names, and that this host has not set
     seconds
 """
 
@@ -36,6 +37,7 @@ import signal
 import sys
 import tempfile
 import time
+import typing
 
 # What a file system in memory may hold: rendered templates and copies of sources.
 ROOM = b"size=256m,mode=1777"
@@ -91,7 +93,7 @@ def report(wanted, opts, origin):
     """The whole of `highstate`."""
     started = time.monotonic()
     found = {"source": "own" if origin["local"] else "cache", "pillar_age": None, "reasons": [], "states": [], "results": None,
-             "untested": None, "grains": {}, "signatures": {}}
+             "untested": None, "grains": {}, "signatures": {}, "options": {}}
     try:
         if not wanted.in_memory:
             raise Reason("memory")
@@ -188,7 +190,7 @@ def bound(seconds):
 class Grains(dict):
     """The grains, which notice who reads them."""
 
-    readers = {}
+    readers: "typing.ClassVar[dict]" = {}
     reader = None
 
     def noticed(self, name):
@@ -220,7 +222,7 @@ class Work:
         self.paths = re.compile("|".join(map(re.escape, {os.path.realpath(sys.prefix), sys.prefix})) + r"|" +
                                 re.escape(wanted.place) + r"[\w./-]*")
         self.broken_top, self.unrendered = False, None
-        self.tested, self.last, self.ids = None, ("", ""), frozenset()
+        self.tested, self.last, self.ids, self.named_options = None, ("", ""), frozenset(), {}
         self.watch()
 
     def read_pillar(self):
@@ -270,10 +272,11 @@ class Work:
         base, state, check = self.salt.BaseHighState, self.salt.State, template.check_render_pipe_str
         render, call, tops, chunks, compiled = base.render_state, state.call, base.get_tops, state.call_chunks, state.compile_high_data
 
-        def rendering(high, sls, *more, **named):
+        def rendering(high, sls, saltenv, *more, **named):
             before, Grains.reader = Grains.reader, ("sls", sls)
             try:
-                return render(high, sls, *more, **named)
+                self.named_options.setdefault(sls, self.options_of(high, sls, saltenv))
+                return render(high, sls, saltenv, *more, **named)
             finally:
                 Grains.reader = before
 
@@ -309,6 +312,19 @@ class Work:
 
         base.render_state, base.get_tops, template.check_render_pipe_str = rendering, gathering, piping
         state.call, state.call_chunks, state.compile_high_data = calling, running, compiling
+
+    def options_of(self, high, sls, saltenv):
+        """Options that the text of an SLS names, with the defaults that this host leaves them."""
+        import salt.config
+
+        path = high.client.get_state(sls, saltenv).get("dest")
+        if not path:
+            return {}
+        with open(path, encoding="utf-8", errors="replace") as file:
+            words = set(re.findall(r"\w+", file.read()))
+        defaults = salt.config.DEFAULT_MINION_OPTS
+        return {name: self.plain(repr(defaults[name]))[:NAME_LENGTH_MAX] for name in sorted(words & set(defaults))
+                if self.opts.get(name) == defaults[name]}
 
     def high_state(self):
         """A fresh one: what one rendering leaves behind must not reach the next."""
@@ -347,7 +363,7 @@ class Work:
         states = self.states(low, second, signatures)
         read = sorted({name for state in states for name in state["rendered_with"] + state["run_with"]})
         return {"pillar_age": self.pillar_age, "states": states, "results": results and [self.result(results, part) for part in low],
-                "untested": untested, "signatures": signatures,
+                "untested": untested, "signatures": signatures, "options": self.named_options,
                 "grains": {name: self.hash(self.opts["grains"].peek(name)) for name in read}}
 
     def states(self, low, again, signatures):

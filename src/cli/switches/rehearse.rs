@@ -3,7 +3,7 @@
 
 use crate::cli::{Context, agents};
 use crate::config::Settings;
-use crate::failure::{Class, Report};
+use crate::failure::{Class, Reason, Report};
 use crate::os::process::Identity;
 use crate::os::{clock, signals};
 use crate::rehearsal::extras::Mending;
@@ -38,6 +38,8 @@ pub(in crate::cli) struct Rehearsed {
     pub was_rehearsed: bool,
     /// The findings, for people.
     pub notes: Vec<String>,
+    /// The comparison of what both releases would apply; None: nothing was asked.
+    pub states: Option<states::Compared>,
 }
 
 /// A rehearsal, before the settings weigh what it found.
@@ -58,7 +60,9 @@ pub(in crate::cli) fn rehearse(
     from: Before<'_>,
 ) -> Result<Rehearsed, Report> {
     let settings = Settings::read(&context.layout)?;
-    let skipped = |why: String| Ok(Rehearsed { was_rehearsed: false, notes: vec![format!("not rehearsed: {why}")] });
+    let skipped = |why: String| {
+        Ok(Rehearsed { was_rehearsed: false, notes: vec![format!("not rehearsed: {why}")], states: None })
+    };
     if settings.rehearsal == Policy::Off {
         return skipped("rehearsals are off (rehearsal = \"off\")".to_owned());
     }
@@ -70,9 +74,10 @@ pub(in crate::cli) fn rehearse(
     };
     let mending = found.vanishing.as_ref().and_then(|vanishing| vanishing.mending(settings.extras));
     let extras = if mending.is_some() { ExtrasPolicy::Report } else { settings.extras };
+    let states = found.states.clone();
     let mut notes = weighed(to, found, settings.rehearsal, extras)?;
     notes.extend(mending.map(words_of_mending));
-    Ok(Rehearsed { was_rehearsed, notes })
+    Ok(Rehearsed { was_rehearsed, notes, states })
 }
 
 /// What the switch would do about extras.
@@ -140,8 +145,11 @@ fn finish(mut rehearsing: Rehearsing) -> Result<Rehearsal, String> {
 fn weighed(to: &Release, found: Rehearsal, policy: Policy, extras: ExtrasPolicy) -> Result<Vec<String>, Report> {
     let found = found.weighed(extras);
     if let Some(reason) = found.refusal().filter(|_| policy == Policy::Refuse) {
-        return Err(Report::of(Class::Failed, format!("cannot switch to {to}: {reason}"))
-            .hint("the rehearsal found this on the host as it is; nothing was changed"));
+        let report = Report::of(Class::Failed, format!("cannot switch to {to}: {reason}"))
+            .hint("the rehearsal found this on the host as it is; nothing was changed");
+        let is_of_states = found.states.as_ref().is_some_and(|states| states.refuses);
+        let lines = found.blocking.clone();
+        return Err(if is_of_states { Report { lines, ..report.reason(Reason::Highstate) } } else { report });
     }
     Ok(found.told(policy == Policy::Refuse))
 }

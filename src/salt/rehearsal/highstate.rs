@@ -25,6 +25,8 @@ pub struct Highstate {
     pub untested: Option<Untested>,
     pub grains: BTreeMap<String, String>,
     pub signatures: BTreeMap<String, BTreeMap<String, String>>,
+    #[serde(default)]
+    pub options: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 /// Why there are no states.

@@ -36,13 +36,14 @@ pub(super) fn compare(trial: &RehearsalReport, former: Option<&RehearsalReport>)
         (reasons, _) => {
             let why =
                 format!("the new release cannot render the highstate, and the running release can: {}", told(reasons));
-            Found { blocking: vec![why.clone()], notes: Vec::new(), compared: nothing(why) }
+            let compared = Compared { refuses: true, ..nothing(why.clone()) };
+            Found { blocking: vec![why], notes: Vec::new(), compared }
         }
     })
 }
 
 fn nothing(why: String) -> Compared {
-    Compared { compared: Extent::Nothing, states: 0, differences: Vec::new(), why: Some(why) }
+    Compared { compared: Extent::Nothing, states: 0, differences: Vec::new(), refuses: false, why: Some(why) }
 }
 
 fn not_compared(why: &str) -> Found {
@@ -82,6 +83,7 @@ impl Pair<'_> {
             compared: if is_tested { Extent::Tested } else { Extent::Rendered },
             states: self.new.states.len(),
             differences,
+            refuses: false,
             why: self.untested(),
         };
         self.weighed(compared, unstable)
@@ -162,7 +164,13 @@ impl Pair<'_> {
         };
         let changed = |name: &&&String| self.new.grains.get(**name) != self.old.grains.get(**name);
         causes.extend(read.iter().filter(changed).map(|name| format!("the grain {name} has another value")));
-        if is_same {
+        if !is_same {
+            let named = self.new.options.get(&now.sls).into_iter().flatten();
+            causes.extend(named.filter_map(|(name, value)| {
+                let old = self.old.options.get(&before.sls)?.get(name).filter(|old| *old != value)?;
+                Some(format!("the default of the option {name} was {old}, and is {value}"))
+            }));
+        } else {
             let taken = self.new.signatures.get(&now.function).into_iter().flatten();
             causes.extend(taken.filter(|(name, _)| !now.arguments.contains_key(*name)).filter_map(|(name, value)| {
                 let old = self.old.default(&now.function, name).filter(|old| *old != value)?;
@@ -209,13 +217,18 @@ impl Pair<'_> {
             if is_new && !is_told { &mut blocking } else { &mut notes }
                 .push(format!("the results were not compared: {why}"));
         }
+        if !self.trial.sealed.contains("network") || !self.former.sealed.contains("network") {
+            notes.push(
+                "the highstate was rendered with the network open: this kernel or user cannot close it".to_owned(),
+            );
+        }
         if unstable > 0 {
             notes.push(format!(
                 "{} of the highstate cannot be compared: it is rendered differently each time",
                 counted(unstable, "state")
             ));
         }
-        Found { compared, blocking, notes }
+        Found { compared: Compared { refuses: !blocking.is_empty(), ..compared }, blocking, notes }
     }
 
     /// How the states were compared.
@@ -271,4 +284,141 @@ fn told(difference: &Difference) -> String {
         if difference.causes.is_empty() { String::new() } else { format!(" ({})", difference.causes.join("; ")) };
     let Difference { id, function, sls, .. } = difference;
     format!("{id}, {function} in {sls}: {}{causes}", what.collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn report(highstate: &Value, functions: &[&str]) -> RehearsalReport {
+        let text = json!({
+            "schema": 1, "python": "3.11.7", "failure": null, "sealed": ["files", "network"], "highstate": highstate,
+            "functions": {"states": {"file": functions}},
+        });
+        RehearsalReport::parse(text.to_string().as_bytes()).unwrap()
+    }
+
+    fn highstate(more: &Value) -> Value {
+        let mut whole = json!({
+            "source": "cache", "pillar_age": 7200, "reasons": [], "states": [], "results": null, "untested": null,
+            "grains": {}, "signatures": {}, "options": {},
+        });
+        whole.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        whole
+    }
+
+    fn state(id: &str, arguments: &Value) -> Value {
+        json!({
+            "id": id, "sls": "web", "function": "file.managed", "arguments": arguments, "unstable": [],
+            "rendered_with": ["os"], "run_with": ["cpu"],
+        })
+    }
+
+    fn compared(new: &Value, old: &Value) -> Found {
+        let all = &["managed"][..];
+        compare(&report(&highstate(new), all), Some(&report(&highstate(old), all))).unwrap()
+    }
+
+    #[test]
+    fn a_state_differs_by_what_is_known_of_it_and_not_by_its_place() {
+        let (one, two) = (state("one", &json!({"name": "1"})), state("two", &json!({"name": "2"})));
+        let found = compared(&json!({"states": [one, two]}), &json!({"states": [two, one]}));
+        assert!(found.blocking.is_empty() && found.compared.differences.is_empty(), "{:?}", found.compared);
+        assert!(
+            found.notes[0].ends_with("rendered from the minion's cache (its pillar was cached 2 hours ago)"),
+            "{:?}",
+            found.notes
+        );
+        let other = state("two", &json!({"name": "3"}));
+        let found = compared(
+            &json!({"states": [one, other], "grains": {"os": "a", "cpu": "c"}}),
+            &json!({"states": [one, two], "grains": {"os": "b", "cpu": "d"}}),
+        );
+        let words =
+            "the highstate differs: two, file.managed in web: other arguments: name (the grain os has another value)";
+        assert_eq!(found.blocking, [words]);
+        assert!(found.compared.refuses);
+        let found = compared(&json!({"states": [one]}), &json!({"states": [one, two]}));
+        assert_eq!(
+            found.blocking,
+            ["the highstate differs: two, file.managed in web: only the running release has it"]
+        );
+        let mut unstable = two.clone();
+        unstable["unstable"] = json!(["name"]);
+        let found = compared(&json!({"states": [one, other]}), &json!({"states": [one, unstable]}));
+        assert!(
+            found.blocking.is_empty() && found.notes[1].contains("rendered differently each time"),
+            "{:?}",
+            found.notes
+        );
+    }
+
+    #[test]
+    fn a_result_that_differs_refuses_and_its_words_alone_do_not() {
+        let came = |result: bool, comment: &str| json!([{"result": result, "comment": comment, "changes": "x"}]);
+        let states = json!([state("one", &json!({"name": "1"}))]);
+        let with = |results: Value, default: &str| json!({"states": states, "results": results, "signatures": {"file.managed": {"mode": default}}});
+        let found = compared(&with(came(true, "a"), "1"), &with(came(true, "b"), "1"));
+        assert!(
+            found.blocking.is_empty() && found.notes[1].contains("only the text of the result differs: one"),
+            "{:?}",
+            found.notes
+        );
+        let found = compared(&with(came(false, "a"), "2"), &with(came(true, "a"), "1"));
+        assert_eq!(
+            found.blocking,
+            ["the highstate differs: one, file.managed in web: another result (the default of mode was 1, and is 2)"]
+        );
+    }
+
+    #[test]
+    fn an_argument_that_is_gone_ends_the_run() {
+        let states = json!([state("one", &json!({"name": "1", "encoding": "e"}))]);
+        let now = json!([state("one", &json!({"name": "1", "": "e"}))]);
+        let ended = json!({"exception": "SaltInvocationError", "id": "one", "function": "file.managed"});
+        let old = json!({"states": states, "results": [null], "signatures": {"file.managed": {"name": "", "encoding": "None"}}});
+        let new = json!({"states": now, "untested": ended, "signatures": {"file.managed": {"name": ""}}});
+        let found = compared(&new, &old);
+        let words =
+            "the highstate differs: one, file.managed in web: the run ends there (the argument encoding is gone)";
+        assert_eq!((&found.blocking[..], found.compared.compared), (&[words.to_owned()][..], Extent::Rendered));
+        assert!(
+            found.notes[1].starts_with("the results were not compared: with the new release the run"),
+            "{:?}",
+            found.notes
+        );
+    }
+
+    #[test]
+    fn what_neither_release_can_render_refuses_nothing_and_what_one_can_not_refuses_if_it_is_the_new_one() {
+        let broken = |kind: &str| json!({"reasons": [{"kind": kind, "name": "vault.read_secret", "sls": "web"}]});
+        let fine = json!({"states": [state("one", &json!({}))]});
+        for (new, old, blocking, note) in [
+            (broken("pillar"), broken("pillar"), None, "minion_pillar_cache"),
+            (
+                broken("function"),
+                fine.clone(),
+                Some("the function vault.read_secret is gone, which is called in web"),
+                "",
+            ),
+            (broken("time"), fine.clone(), None, "with the new release, it did not end in time"),
+            (
+                fine.clone(),
+                broken("sls"),
+                None,
+                "with the running release, vault.read_secret is not in the minion's cache",
+            ),
+        ] {
+            let found = compared(&new, &old);
+            assert_eq!(found.compared.refuses, blocking.is_some());
+            assert!(
+                found.blocking.iter().zip(blocking).all(|(text, part)| text.contains(part)),
+                "{:?}",
+                found.blocking
+            );
+            assert!(found.notes.first().is_none_or(|text| text.contains(note)), "{:?}", found.notes);
+        }
+        assert!(compare(&report(&Value::Null, &[]), None).is_none(), "nothing was asked");
+    }
 }

@@ -1,12 +1,15 @@
 //! The host's own highstate in two releases: what differs is named with its cause, what is the same is said to be so, and no value gets out.
 
 use super::{Host, NEW, OLD, one, script};
+use crate::support::eventually;
 use crate::support::salt::tree;
 use serde_json::Value;
+use sidle::os::proc_fs;
 use sidle::rehearsal::Rehearsal;
 use sidle::rehearsal::states::{Asked, Depth, Extent, What};
 use std::collections::BTreeMap;
-use std::process::Command;
+use std::fs;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const SECRET: &str = "correct-horse-battery";
@@ -133,6 +136,8 @@ fn of_ten_states_the_five_that_change_between_two_releases_are_named_with_their_
     let (rendered, text) = (&[What::Arguments, What::Text][..], &[What::Text][..]);
     assert_eq!(what, [rendered, text, text, rendered, &[What::Function, What::Text]]);
     assert_eq!(states.differences[0].arguments, ["comment"]);
+    let cause = "the default of the option gpg_decrypt_must_succeed was False, and is True";
+    assert!(states.differences[0].causes.contains(&cause.to_owned()), "{:?}", states.differences[0]);
     let gone = one(&found.blocking, "the function is gone");
     assert!(gone.starts_with(&format!("the highstate differs: gone, {GONE} in site: it cannot be applied")), "{gone}");
     one(&found.blocking, "filter, test.configurable_test_state in site: other arguments: comment");
@@ -202,6 +207,32 @@ fn a_highstate_that_the_new_release_cannot_render_is_a_reason_not_to_switch() {
     );
 }
 
+/// Its files in memory have no name outside it: with its mounts they are gone.
+fn ends_with_its_parent(host: &Host) {
+    let scratch = tempfile::tempdir().unwrap();
+    let key = asked(Depth::Render, 60).unwrap().key;
+    let mut program = Command::new(tree(OLD).join("bin/python3"));
+    program.args(["-E", "-s", "-B"]).arg(script()).arg("-c").arg(host.root.path().join("etc"));
+    program.arg("--scratch").arg(scratch.path()).env("SIDLE_HIGHSTATE", format!("render 60 {key}"));
+    let mut program = program.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let child = eventually(60, "the child renders", || {
+        let below = proc_fs::descendants(program.id()).unwrap_or_default();
+        below.first().map(|child| child.pid).ok_or_else(|| "no child".to_owned())
+    });
+    eventually(60, "the child has its room", || {
+        let mounts = fs::read_to_string(format!("/proc/{child}/mounts")).unwrap_or_default();
+        let place = scratch.path().join("memory");
+        if mounts.contains(place.to_str().unwrap()) { Ok(()) } else { Err("no mount".to_owned()) }
+    });
+    assert_eq!(fs::read_dir(scratch.path().join("memory")).unwrap().count(), 0, "nobody else sees what is in memory");
+    program.kill().unwrap();
+    program.wait().unwrap();
+    eventually(20, "the child is gone", || {
+        let lives = proc_fs::process(child).unwrap().is_some_and(|process| process.is_alive());
+        if lives { Err("it lives".to_owned()) } else { Ok(()) }
+    });
+}
+
 #[test]
 fn a_highstate_is_bounded_and_leaves_nothing_when_its_program_is_killed() {
     let host = cached(
@@ -210,6 +241,7 @@ fn a_highstate_is_bounded_and_leaves_nothing_when_its_program_is_killed() {
     );
     let reasons = &host.highstate(OLD, Depth::Render, 1)["reasons"];
     assert_eq!(reasons[0]["kind"], "time", "{reasons}");
+    ends_with_its_parent(&host);
     host.put("var/cache/salt/minion/files/base/site.sls", "{% set all = 'x' * 10 ** 11 %}\n");
     let reasons = &host.highstate(OLD, Depth::Render, 60)["reasons"];
     assert!(["failed", "render"].contains(&reasons[0]["kind"].as_str().unwrap()), "{reasons}");
