@@ -41,8 +41,8 @@ pub struct Asked {
 
 /// One release may take this part of the time limit of a rehearsal: both must fit in, with all else.
 const PART: u32 = 4;
-/// As many as the hash has.
-const KEY_BYTES: usize = 32;
+/// Nobody tries 2^128 keys.
+const KEY_BYTES: usize = 16;
 
 impl Asked {
     /// The question with a new key; None: nothing is asked.
@@ -52,8 +52,8 @@ impl Asked {
         }
         let mut key = [0; KEY_BYTES];
         random::fill(&mut key)?;
-        let key = key.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Some(Self { depth, longest: rehearsal / PART, key }))
+        let key = u128::from_ne_bytes(key);
+        Ok(Some(Self { depth, longest: rehearsal / PART, key: format!("{key:032x}") }))
     }
 }
 

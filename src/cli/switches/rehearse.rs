@@ -35,7 +35,7 @@ pub(in crate::cli) enum Before<'a> {
 #[derive(Debug)]
 pub(in crate::cli) struct Rehearsed {
     /// False: nothing was rehearsed, and a note says why.
-    pub was_rehearsed: bool,
+    pub was_done: bool,
     /// The findings, for people.
     pub notes: Vec<String>,
     /// The comparison of what both releases would apply; None: nothing was asked.
@@ -49,7 +49,7 @@ pub(super) enum Came {
     /// It could not be done; a switch would refuse, too.
     NotDone(String),
     /// It was done.
-    Found(Rehearsal),
+    Found(Box<Rehearsal>),
 }
 
 /// Rehearses a switch to the release `to`. An error: the switch would be refused.
@@ -60,15 +60,14 @@ pub(in crate::cli) fn rehearse(
     from: Before<'_>,
 ) -> Result<Rehearsed, Report> {
     let settings = Settings::read(&context.layout)?;
-    let skipped = |why: String| {
-        Ok(Rehearsed { was_rehearsed: false, notes: vec![format!("not rehearsed: {why}")], states: None })
-    };
+    let skipped =
+        |why: String| Ok(Rehearsed { was_done: false, notes: vec![format!("not rehearsed: {why}")], states: None });
     if settings.rehearsal == Policy::Off {
         return skipped("rehearsals are off (rehearsal = \"off\")".to_owned());
     }
-    let (found, was_rehearsed) = match perform(context, &settings, files, to, from, settings.highstate)? {
+    let (found, was_done) = match perform(context, &settings, files, to, from, settings.highstate)? {
         Came::Skipped(why) => return skipped(why),
-        Came::Found(found) => (found, true),
+        Came::Found(found) => (*found, true),
         // The switch would refuse as well.
         Came::NotDone(reason) => (Rehearsal::not_done(reason), false),
     };
@@ -77,7 +76,7 @@ pub(in crate::cli) fn rehearse(
     let states = found.states.clone();
     let mut notes = weighed(to, found, settings.rehearsal, extras)?;
     notes.extend(mending.map(words_of_mending));
-    Ok(Rehearsed { was_rehearsed, notes, states })
+    Ok(Rehearsed { was_done, notes, states })
 }
 
 /// What the switch would do about extras.
@@ -126,7 +125,7 @@ pub(super) fn perform(
     drop((room, leases));
     // A signal that came meanwhile ends this command now.
     signals::admit()?;
-    Ok(came?.map_or_else(Came::NotDone, Came::Found))
+    Ok(came?.map_or_else(Came::NotDone, |found| Came::Found(Box::new(found))))
 }
 
 /// Waits for the end, or for a signal that asks this command to end.

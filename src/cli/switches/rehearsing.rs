@@ -97,7 +97,7 @@ fn by_loading(
     let settings = Settings::read(&context.layout)?;
     let states = arguments.highstate.as_deref().map_or(settings.highstate, Depth::named);
     let (found, was_done) = match perform(context, &settings, files, release, Before::Release(from), states)? {
-        Came::Found(found) => (found, true),
+        Came::Found(found) => (*found, true),
         Came::NotDone(why) | Came::Skipped(why) => (Rehearsal::not_done(why), false),
     };
     let mending = found.vanishing.as_ref().and_then(|vanishing| vanishing.mending(settings.extras));

@@ -108,12 +108,13 @@ pub(super) type Known<'a> = (&'a State, Option<&'a Outcome>);
 impl Highstate {
     /// The states by id and function; several of one id and function by their number.
     pub(super) fn known(&self) -> BTreeMap<(&str, &str, usize), Known<'_>> {
-        let mut known = BTreeMap::new();
+        let (mut known, mut numbers) = (BTreeMap::new(), BTreeMap::new());
         for (index, state) in self.states.iter().enumerate() {
             let outcome = self.results.as_ref().and_then(|results| results.get(index)?.as_ref());
-            let number =
-                (0..).find(|number| !known.contains_key(&(state.id.as_str(), state.function.as_str(), *number)));
-            known.insert((state.id.as_str(), state.function.as_str(), number.unwrap_or_default()), (state, outcome));
+            let name = (state.id.as_str(), state.function.as_str());
+            let number: &mut usize = numbers.entry(name).or_default();
+            known.insert((name.0, name.1, *number), (state, outcome));
+            *number += 1;
         }
         known
     }

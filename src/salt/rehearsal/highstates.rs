@@ -65,7 +65,7 @@ impl Pair<'_> {
         let (mut differences, mut unstable) = (Vec::new(), 0);
         for (key, before) in &old {
             match new.get(key) {
-                None => differences.push(self.of(before.0, vec![What::Missing], Vec::new())),
+                None => differences.push(of(before.0, vec![What::Missing], Vec::new())),
                 Some(now) if now.0.unstable.is_empty() && before.0.unstable.is_empty() => {
                     differences.extend(self.between(*now, *before));
                 }
@@ -73,7 +73,7 @@ impl Pair<'_> {
             }
         }
         for (_, now) in new.iter().filter(|(key, _)| !old.contains_key(*key)) {
-            differences.push(self.of(now.0, vec![What::New], Vec::new()));
+            differences.push(of(now.0, vec![What::New], Vec::new()));
         }
         let places: BTreeMap<&str, usize> =
             self.new.states.iter().enumerate().rev().map(|(place, state)| (state.id.as_str(), place)).collect();
@@ -135,7 +135,7 @@ impl Pair<'_> {
             return None;
         }
         let names = arguments.into_iter().filter(|name| !name.is_empty()).cloned().collect();
-        Some(self.of(now, what, names).because(self.causes(now, before, is_gone, &gone)))
+        Some(of(now, what, names).because(self.causes(now, before, is_gone, &gone)))
     }
 
     /// Arguments of a state that the new function does not take.
@@ -164,25 +164,20 @@ impl Pair<'_> {
         };
         let changed = |name: &&&String| self.new.grains.get(**name) != self.old.grains.get(**name);
         causes.extend(read.iter().filter(changed).map(|name| format!("the grain {name} has another value")));
-        if !is_same {
-            let named = self.new.options.get(&now.sls).into_iter().flatten();
-            causes.extend(named.filter_map(|(name, value)| {
-                let old = self.old.options.get(&before.sls)?.get(name).filter(|old| *old != value)?;
-                Some(format!("the default of the option {name} was {old}, and is {value}"))
-            }));
-        } else {
+        if is_same {
             let taken = self.new.signatures.get(&now.function).into_iter().flatten();
             causes.extend(taken.filter(|(name, _)| !now.arguments.contains_key(*name)).filter_map(|(name, value)| {
                 let old = self.old.default(&now.function, name).filter(|old| *old != value)?;
                 Some(format!("the default of {name} was {old}, and is {value}"))
             }));
+        } else {
+            let named = self.new.options.get(&now.sls).into_iter().flatten();
+            causes.extend(named.filter_map(|(name, value)| {
+                let old = self.old.options.get(&before.sls)?.get(name).filter(|old| *old != value)?;
+                Some(format!("the default of the option {name} was {old}, and is {value}"))
+            }));
         }
         causes
-    }
-
-    fn of(&self, state: &State, what: Vec<What>, arguments: Vec<String>) -> Difference {
-        let State { id, function, sls, .. } = state.clone();
-        Difference { id, function, sls, what, arguments, causes: Vec::new() }
     }
 
     fn weighed(&self, compared: Compared, unstable: usize) -> Found {
@@ -243,6 +238,12 @@ impl Pair<'_> {
     }
 }
 
+/// A difference of a state without its causes.
+fn of(state: &State, what: Vec<What>, arguments: Vec<String>) -> Difference {
+    let State { id, function, sls, .. } = state.clone();
+    Difference { id, function, sls, what, arguments, causes: Vec::new() }
+}
+
 fn differ(count: usize) -> String {
     match count {
         0 => "no difference was found in the states".to_owned(),
@@ -273,7 +274,7 @@ fn told(difference: &Difference) -> String {
         What::Function => "it cannot be applied".to_owned(),
         What::Arguments if difference.arguments.is_empty() => "other arguments".to_owned(),
         What::Arguments => {
-            format!("other arguments: {}", listed(difference.arguments.iter().cloned().collect::<Vec<_>>().into_iter()))
+            format!("other arguments: {}", listed(difference.arguments.clone().into_iter()))
         }
         What::Result => "another result".to_owned(),
         What::Changes => "other changes".to_owned(),
