@@ -17,6 +17,7 @@ use crate::name::{InstanceName, PackageName};
 use crate::os::clock;
 use crate::os::environment::{Need, Passed};
 use crate::rehearsal::ExtrasPolicy;
+use crate::rehearsal::states::Depth;
 use crate::switch::Limits;
 use crate::switch::driver::Policy;
 use crate::switch::schedule::windows::{Window, Windows};
@@ -47,6 +48,7 @@ pub struct Settings {
     drain_timeout: Time,
     retire_timeout: Time,
     pub rehearsal: Policy,
+    pub highstate: Depth,
     pub extras: ExtrasPolicy,
     pub extras_wheels: Option<PathBuf>,
     extras_timeout: Time,
@@ -77,6 +79,7 @@ impl Default for Settings {
             drain_timeout: default("drain_timeout"),
             retire_timeout: default("retire_timeout"),
             rehearsal: default("rehearsal"),
+            highstate: default("highstate"),
             extras: default("extras"),
             extras_wheels: None,
             extras_timeout: default("extras_timeout"),

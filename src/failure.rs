@@ -39,6 +39,8 @@ pub enum Class {
 pub enum Reason {
     /// A time that was given is past.
     TimeIsPast,
+    /// The highstate is not the same with both releases (`rehearsal`).
+    Highstate,
     /// The repository behind standard input (`stdio:`) is among those that failed.
     StandardInput,
 }

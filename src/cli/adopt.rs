@@ -141,7 +141,7 @@ fn show(context: &Context, plan: &AdoptionPlan<'_>, rehearsed: Option<Rehearsed>
     let ExpectedChanges { changes, unchanged } = expected;
     let value = json!({
         "steps": steps, "process": plan.leader().pid, "changes": changes, "unchanged": unchanged, "notes": notes,
-        "rehearsed": rehearsed.is_some_and(|rehearsed| rehearsed.was_rehearsed),
+        "rehearsed": rehearsed.is_some_and(|rehearsed| rehearsed.was_done),
     });
     context.output.result(lines, value);
     Ok(Ended::Well)

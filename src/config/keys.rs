@@ -120,6 +120,14 @@ pub const SECTIONS: [Section; 4] = [
                  quarter of this time",
             ),
             key(
+                "highstate",
+                "`\"render\"`, `\"test\"`, `\"off\"`",
+                "`\"render\"`",
+                "what a rehearsal compares of the states that the running and the new release apply to this host: the highstate that each of them \
+                 renders from the minion's cache (`\"render\"`); also what each of them says with `test=True` (`\"test\"`), which runs the checks of \
+                 states, as `onlyif` and `unless`; nothing (`\"off\"`). One release may take a quarter of `rehearsal_timeout`",
+            ),
+            key(
                 "extras",
                 "`\"refuse\"`, `\"report\"`, `\"rebuild\"`",
                 "`\"refuse\"`",

@@ -5,6 +5,7 @@
 
 pub mod extras;
 pub mod lost;
+pub mod states;
 
 pub use extras::ExtrasPolicy;
 
@@ -39,6 +40,9 @@ pub struct Rehearsal {
     /// The functions that would vanish, for who asks for all of them: the notes have the sums.
     #[serde(skip)]
     pub lost: Vec<lost::Lost>,
+    /// The comparison of what both releases would do by this host's own configuration; None: nothing was asked.
+    #[serde(skip)]
+    pub states: Option<states::Compared>,
 }
 
 /// Most lines of [`Rehearsal::told`]: status shows them.
@@ -130,6 +134,8 @@ pub struct Scene {
     pub config_directory: PathBuf,
     /// The variables of this process that the agent would get.
     pub passed: Passed,
+    /// What is asked about the states that the agent applies; None: nothing.
+    pub states: Option<states::Asked>,
 }
 
 /// What works on a host before a switch.

@@ -167,6 +167,7 @@ impl Supervisor {
         let rehearsals = Rehearsals {
             agents: settings.agents,
             policy: host.rehearsal,
+            states: host.highstate,
             extras: host.extras,
             wheels: host.extras_wheels.as_ref().map(|path| layout.on_host(path)),
         };

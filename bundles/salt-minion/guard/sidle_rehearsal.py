@@ -27,6 +27,7 @@ its "failure" says whether the release got as far as it should.
   packages: [name]                            all packages that this Python sees, names normalised
   own_versions: {name: version}               packages of the tree itself
   sign_in: int                                version of the sign-in at a master; null: not known
+  highstate: {…}                              see sidle_highstate.py; null: not asked for
 """
 
 import sys
@@ -97,10 +98,11 @@ def main():
     # As in the minion, whose guard does the same: since Python 3.14 the default is another.
     multiprocessing.set_start_method("fork", force=True)
     sealed = [] if arguments.unsealed else seal(scratch, directory)
+    highstate = Highstate(scratch)
     os.environ["TMPDIR"] = tempfile.tempdir = scratch
     os.chdir(scratch)
     report = {"schema": SCHEMA, "version": None, "python": "{}.{}.{}".format(*sys.version_info), "sealed": sealed}
-    report.update(rehearse(directory, scratch))
+    report.update(rehearse(directory, scratch, highstate))
     report["seconds"] = round(time.monotonic() - started, 2)
     report["memory_kilobytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     text = (json.dumps(report) + "\n").encode("ascii")
@@ -109,6 +111,28 @@ def main():
     sys.stderr.flush()
     # No word of what custom modules have registered for the end, nor of their threads.
     os._exit(0)
+
+
+class Highstate:
+    """The host's highstate, if the caller asks for it and the release brings the program for it."""
+
+    def __init__(self, scratch):
+        words = os.environ.pop("SIDLE_HIGHSTATE", None)
+        path = os.path.join(os.path.dirname(os.path.realpath(__file__)), "sidle_highstate.py")
+        self.program = self.asked = None
+        if words and os.path.exists(path):
+            spec = importlib.util.spec_from_file_location("sidle_highstate", path)
+            self.program = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(self.program)
+            self.asked = self.program.Asked(words, scratch)
+
+    def origin(self, opts):
+        """Where files and pillar are; None: not asked for."""
+        return self.program.origin(opts) if self.asked else None
+
+    def report(self, opts, origin):
+        """What came of it."""
+        return self.program.report(self.asked, opts, origin) if self.asked else None
 
 
 def temporary():
@@ -171,14 +195,15 @@ def seal(scratch, directory):
     return sealed
 
 
-def rehearse(directory, scratch):
+def rehearse(directory, scratch, highstate):
     """What this release makes of the configuration directory."""
     stage = Stage()
-    report, reached = {"failure": None, "functions": {}, "own": {}, "grains": [], "missing": []}, "configuration"
+    report, reached = {"failure": None, "functions": {}, "own": {}, "grains": [], "missing": [], "highstate": None}, "configuration"
     try:
         try:
             opts = stage.configuration(directory)
             reached = "user"
+            origin = highstate.origin(opts)
             redirect(opts, scratch)
             become(opts, scratch)
             reached = "grains"
@@ -188,6 +213,7 @@ def rehearse(directory, scratch):
             report["functions"] = {kind: grouped(names) for kind, (names, _) in loaders.items()}
             report["own"] = {kind: own for kind, (_, own) in loaders.items() if own}
             report["missing"] = stage.missing(opts)
+            report["highstate"] = highstate.report(opts, origin)
         except Failure:
             raise
         except (Exception, SystemExit) as error:

@@ -102,10 +102,10 @@ impl Order<'_> {
     pub(super) fn show_rehearsed(&self) -> Result<Ended, Report> {
         let mut expected = self.dry_run(Tree::Installed)?;
         let switch = &mut expected.switch;
-        let Rehearsed { was_rehearsed, notes } =
+        let Rehearsed { was_done, notes, states } =
             rehearse(self.context, &self.files, &switch.to, Before::Release(switch.from.as_ref()))?;
         switch.notes.extend(notes);
-        Ok(self.tell(&expected, Vec::new(), json!({"rehearsed": was_rehearsed})))
+        Ok(self.tell(&expected, Vec::new(), json!({"rehearsed": was_done, "highstate": states})))
     }
 
     /// Shows a restart that is only wanted if the configuration has changed.

@@ -3,11 +3,12 @@
 
 use crate::cli::{Context, agents};
 use crate::config::Settings;
-use crate::failure::{Class, Report};
+use crate::failure::{Class, Reason, Report};
 use crate::os::process::Identity;
 use crate::os::{clock, signals};
 use crate::rehearsal::extras::Mending;
-use crate::rehearsal::{ExtrasPolicy, Rehearsal};
+use crate::rehearsal::states::{self, Asked};
+use crate::rehearsal::{ExtrasPolicy, Rehearsal, Scene};
 use crate::store::Store;
 use crate::store::check::{Defect, Depth};
 use crate::switch::driver::Policy;
@@ -34,9 +35,11 @@ pub(in crate::cli) enum Before<'a> {
 #[derive(Debug)]
 pub(in crate::cli) struct Rehearsed {
     /// False: nothing was rehearsed, and a note says why.
-    pub was_rehearsed: bool,
+    pub was_done: bool,
     /// The findings, for people.
     pub notes: Vec<String>,
+    /// The comparison of what both releases would apply; None: nothing was asked.
+    pub states: Option<states::Compared>,
 }
 
 /// A rehearsal, before the settings weigh what it found.
@@ -46,7 +49,7 @@ pub(super) enum Came {
     /// It could not be done; a switch would refuse, too.
     NotDone(String),
     /// It was done.
-    Found(Rehearsal),
+    Found(Box<Rehearsal>),
 }
 
 /// Rehearses a switch to the release `to`. An error: the switch would be refused.
@@ -57,21 +60,23 @@ pub(in crate::cli) fn rehearse(
     from: Before<'_>,
 ) -> Result<Rehearsed, Report> {
     let settings = Settings::read(&context.layout)?;
-    let skipped = |why: String| Ok(Rehearsed { was_rehearsed: false, notes: vec![format!("not rehearsed: {why}")] });
+    let skipped =
+        |why: String| Ok(Rehearsed { was_done: false, notes: vec![format!("not rehearsed: {why}")], states: None });
     if settings.rehearsal == Policy::Off {
         return skipped("rehearsals are off (rehearsal = \"off\")".to_owned());
     }
-    let (found, was_rehearsed) = match perform(context, &settings, files, to, from)? {
+    let (found, was_done) = match perform(context, &settings, files, to, from, settings.highstate)? {
         Came::Skipped(why) => return skipped(why),
-        Came::Found(found) => (found, true),
+        Came::Found(found) => (*found, true),
         // The switch would refuse as well.
         Came::NotDone(reason) => (Rehearsal::not_done(reason), false),
     };
     let mending = found.vanishing.as_ref().and_then(|vanishing| vanishing.mending(settings.extras));
     let extras = if mending.is_some() { ExtrasPolicy::Report } else { settings.extras };
+    let states = found.states.clone();
     let mut notes = weighed(to, found, settings.rehearsal, extras)?;
     notes.extend(mending.map(words_of_mending));
-    Ok(Rehearsed { was_rehearsed, notes })
+    Ok(Rehearsed { was_done, notes, states })
 }
 
 /// What the switch would do about extras.
@@ -86,6 +91,7 @@ pub(super) fn perform(
     files: &InstanceFiles,
     to: &Release,
     from: Before<'_>,
+    states: states::Depth,
 ) -> Result<Came, Report> {
     let store = Store::new(&context.layout, files.package());
     let left = if let Before::Release(release) = from { release } else { None };
@@ -107,7 +113,10 @@ pub(super) fn perform(
         Before::Release(release) => former(&store, release, &directory)?,
         Before::Packaged(leader) => rehearser.packaged(leader),
     };
-    let scene = scene(&store, former, &manifest, directory, settings.passed(files.instance()))?;
+    let scene = Scene {
+        states: Asked::new(states, settings.limits().rehearsal)?,
+        ..scene(&store, former, &manifest, directory, settings.passed(files.instance()))?
+    };
     let room = Room::take(&context.layout.run(files.instance()))?;
     signals::hold()?;
     let longest = settings.limits().rehearsal;
@@ -116,7 +125,7 @@ pub(super) fn perform(
     drop((room, leases));
     // A signal that came meanwhile ends this command now.
     signals::admit()?;
-    Ok(came?.map_or_else(Came::NotDone, Came::Found))
+    Ok(came?.map_or_else(Came::NotDone, |found| Came::Found(Box::new(found))))
 }
 
 /// Waits for the end, or for a signal that asks this command to end.
@@ -135,8 +144,11 @@ fn finish(mut rehearsing: Rehearsing) -> Result<Rehearsal, String> {
 fn weighed(to: &Release, found: Rehearsal, policy: Policy, extras: ExtrasPolicy) -> Result<Vec<String>, Report> {
     let found = found.weighed(extras);
     if let Some(reason) = found.refusal().filter(|_| policy == Policy::Refuse) {
-        return Err(Report::of(Class::Failed, format!("cannot switch to {to}: {reason}"))
-            .hint("the rehearsal found this on the host as it is; nothing was changed"));
+        let report = Report::of(Class::Failed, format!("cannot switch to {to}: {reason}"))
+            .hint("the rehearsal found this on the host as it is; nothing was changed");
+        let is_of_states = found.states.as_ref().is_some_and(|states| states.refuses);
+        let lines = found.blocking.clone();
+        return Err(if is_of_states { Report { lines, ..report.reason(Reason::Highstate) } } else { report });
     }
     Ok(found.told(policy == Policy::Refuse))
 }

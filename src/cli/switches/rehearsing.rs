@@ -8,6 +8,7 @@ use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
 use crate::rehearsal::lost::{Lost, Successors};
+use crate::rehearsal::states::Depth;
 use crate::rehearsal::{ExtrasPolicy, Rehearsal, Rehearser};
 use crate::store::Store;
 use crate::switch::journal::files::InstanceFiles;
@@ -33,6 +34,9 @@ pub struct RehearseArguments {
     /// A bundle file or a manifest with the release: only the lists of modules are compared, and nothing is loaded
     #[arg(long, value_name = "FILE")]
     manifest: Option<PathBuf>,
+    /// How far to compare the highstates of both releases [default: the setting `highstate`]
+    #[arg(long, value_name = "DEPTH", value_parser = ["off", "render", "test"], conflicts_with = "manifest")]
+    highstate: Option<String>,
 }
 
 /// How a release was compared with the one before.
@@ -91,8 +95,9 @@ fn by_loading(
         ));
     }
     let settings = Settings::read(&context.layout)?;
-    let (found, was_done) = match perform(context, &settings, files, release, Before::Release(from))? {
-        Came::Found(found) => (found, true),
+    let states = arguments.highstate.as_deref().map_or(settings.highstate, Depth::named);
+    let (found, was_done) = match perform(context, &settings, files, release, Before::Release(from), states)? {
+        Came::Found(found) => (*found, true),
         Came::NotDone(why) | Came::Skipped(why) => (Rehearsal::not_done(why), false),
     };
     let mending = found.vanishing.as_ref().and_then(|vanishing| vanishing.mending(settings.extras));
@@ -181,7 +186,7 @@ fn tell(
     let value = json!({
         "package": package, "instance": instance_of(package, arguments.instance.as_ref()), "from": from, "to": release,
         "compared": compared.word(), "refuses": refuses, "blocking": found.blocking, "unknown": found.unknown, "notes": found.notes,
-        "lost": lost, "successors_as_of": successors.map(|successors| successors.as_of),
+        "highstate": found.states, "lost": lost, "successors_as_of": successors.map(|successors| successors.as_of),
     });
     context.output.result(facts, value);
     Ok(if refuses { Ended::As(Class::Failed) } else { Ended::Well })

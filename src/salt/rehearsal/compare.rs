@@ -2,7 +2,7 @@
 
 use super::report::{How, RehearsalReport};
 use super::words::{broken, called, counted, listed, plain, said};
-use super::{extras, lost};
+use super::{extras, highstates, lost};
 use crate::rehearsal::Rehearsal;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,14 +59,18 @@ pub fn compare(trial: &RehearsalReport, former: Option<Result<&RehearsalReport, 
     warnings(trial, baseline, &mut findings);
     findings.sort_by_key(|(weight, _)| *weight);
     let (blocking, notes): (Vec<_>, Vec<_>) = findings.into_iter().partition(|(weight, _)| *weight < Weight::About);
-    let texts = |findings: Vec<(Weight, String)>| findings.iter().map(|(_, text)| plain(text)).collect();
+    let texts =
+        |findings: Vec<(Weight, String)>| -> Vec<String> { findings.iter().map(|(_, text)| plain(text)).collect() };
     // A report lists the packages of salt-pip also where something else fails.
     let listed = former.and_then(Result::ok).filter(|_| trial.failure.is_none());
     let unseen = listed.map(|former| extras::lost(trial, former)).unwrap_or_default();
     let unlisted = former.and_then(Result::err).filter(|_| trial.failure.is_none());
+    let states =
+        Some(trial).filter(|trial| trial.failure.is_none()).and_then(|trial| highstates::compare(trial, baseline));
+    let of_states = |part: fn(&highstates::Found) -> &Vec<String>| states.iter().flat_map(part).map(|text| plain(text));
     Rehearsal {
-        blocking: texts(blocking),
-        notes: texts(notes),
+        blocking: texts(blocking).into_iter().chain(of_states(|found| &found.blocking)).collect(),
+        notes: of_states(|found| &found.notes).chain(texts(notes)).collect(),
         extras: extras::told(trial, &unseen).iter().map(|text| plain(text)).collect(),
         vanishing: listed.and_then(|former| extras::vanishing(&unseen, trial, former)),
         unknown_extras: unlisted.map(|cause| plain(&extras::unknown(trial, cause))),
@@ -74,6 +78,7 @@ pub fn compare(trial: &RehearsalReport, former: Option<Result<&RehearsalReport, 
             .filter(|_| trial.failure.is_none())
             .map(|former| lost::by_reports(trial, former))
             .unwrap_or_default(),
+        states: states.map(|found| found.compared),
         ..Rehearsal::default()
     }
 }

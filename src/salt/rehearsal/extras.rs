@@ -234,6 +234,7 @@ mod tests {
             former: Former::Release(part(Vec::new())),
             config_directory: PathBuf::from("/e"),
             passed: Passed::default(),
+            states: None,
         };
         let building = |vanishing: &Vanishing, environment| {
             SALT.building(&scene(environment), vanishing, Some(Path::new("/w")), Path::new("/work"))

@@ -6,6 +6,8 @@ pub(super) mod carrying;
 pub mod compare;
 pub mod describing;
 pub mod extras;
+pub mod highstate;
+mod highstates;
 pub mod lost;
 mod packaged;
 pub mod report;
@@ -88,6 +90,9 @@ impl Rehearser for SaltRehearser {
         program = program.argument(script).argument("-c").argument(&scene.config_directory);
         program = program.argument("--scratch").argument(scratch).argument("--seconds").argument(SECONDS_MAX);
         program.environment.clone_from(&part.environment);
+        // Not an argument: a program of an older release refuses what it does not know.
+        let asked = scene.states.as_ref().map(highstate::words);
+        program.environment.extend(asked.map(|words| (highstate::VARIABLE.into(), words.into())));
         Some(program)
     }
 

@@ -1,5 +1,6 @@
 //! The report of `sidle_rehearsal.py`: what one release made of this host. The head of that file says what the fields mean.
 
+use super::highstate::Highstate;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -44,6 +45,8 @@ pub struct RehearsalReport {
     pub packages: BTreeSet<String>,
     #[serde(default)]
     pub own_versions: BTreeMap<String, String>,
+    #[serde(default)]
+    pub highstate: Option<Highstate>,
 }
 
 /// A package that `salt-pip` installed.

@@ -15,6 +15,7 @@ use crate::crash_point;
 use crate::failure::Report;
 use crate::os::clock::{self, Moment};
 use crate::rehearsal::ExtrasPolicy;
+use crate::rehearsal::states::Depth;
 use crate::store::Store;
 use crate::switch::driver::acts::gone;
 use crate::switch::driver::error::DriveError;
@@ -69,6 +70,8 @@ pub struct Rehearsals {
     pub agents: Registry,
     /// The effect of the findings.
     pub policy: Policy,
+    /// What is asked about the states that the agent applies.
+    pub states: Depth,
     /// What to do with extras that would vanish.
     pub extras: ExtrasPolicy,
     /// A directory of packages for the rebuild; None: the source that the agent's own configuration names.

@@ -4,6 +4,7 @@ use crate::bundle::manifest::Head;
 use crate::os::clock::Moment;
 use crate::os::environment::Passed;
 use crate::os::file;
+use crate::rehearsal::states::Asked;
 use crate::rehearsal::{Former, Part, Rehearsal, Rehearser, Scene};
 use crate::store::Store;
 use crate::store::host_fingerprint::HostFingerprint;
@@ -83,7 +84,7 @@ impl Driver {
         processes: &Processes,
         now: Moment,
     ) -> Result<Begun, DriveError> {
-        let Rehearsals { agents, policy: _, extras, wheels } = wanted;
+        let Rehearsals { agents, policy: _, states, extras, wheels } = wanted;
         let manifest = self.store.head(&live.request.to)?;
         let rehearser = match agents(&manifest.agent) {
             Ok(parts) => parts.rehearser,
@@ -101,7 +102,10 @@ impl Driver {
             Some(adopted) => rehearser.packaged(&adopted.leader),
             None => former(&self.store, live.from.as_ref(), &configuration)?,
         };
-        let scene = scene(&self.store, former, &manifest, configuration, processes.passed.clone())?;
+        let scene = Scene {
+            states: Asked::new(states, self.limits.rehearsal)?,
+            ..scene(&self.store, former, &manifest, configuration, processes.passed.clone())?
+        };
         let run = self.files.layout().run(self.files.instance());
         let state = self.files.layout().instance(self.files.instance());
         let workshop = Workshop { state, wheels, longest: self.limits.rebuild };
@@ -149,6 +153,7 @@ impl Driver {
             former: Former::Nothing,
             config_directory: configuration,
             passed: processes.passed.clone(),
+            states: None,
         };
         Ok(Rehearsing::start(rehearser, scene, Question::Still, &run, longest, now.since_boot)?)
     }
@@ -191,7 +196,7 @@ pub fn scene(
     config_directory: PathBuf,
     passed: Passed,
 ) -> Result<Scene, DriveError> {
-    Ok(Scene { trial: part(store, manifest, &config_directory)?, former, config_directory, passed })
+    Ok(Scene { trial: part(store, manifest, &config_directory)?, former, config_directory, passed, states: None })
 }
 
 fn part(store: &Store, manifest: &Head, config_directory: &Path) -> Result<Part, DriveError> {

@@ -242,6 +242,7 @@ mod tests {
             former: former.map(part).into(),
             config_directory: PathBuf::from("/"),
             passed: Passed::default(),
+            states: None,
         }
     }
 
@@ -362,7 +363,8 @@ mod tests {
         fs::create_dir(&run).unwrap();
         let played = |trial: Part, former: Option<Part>| {
             let former = former.into();
-            let scene = Scene { trial, former, config_directory: PathBuf::from("/"), passed: Passed::default() };
+            let scene =
+                Scene { trial, former, config_directory: PathBuf::from("/"), passed: Passed::default(), states: None };
             let now = clock::since_boot();
             let demo = &crate::demo::rehearsal::DEMO;
             ended(Rehearsing::start(demo, scene, Question::Worse, &run, REHEARSAL_MAX, now).unwrap())

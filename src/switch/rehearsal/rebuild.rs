@@ -241,6 +241,7 @@ mod tests {
             former: Former::Nothing,
             config_directory: root.to_owned(),
             passed: Passed::default(),
+            states: None,
         };
         let packages = vec![Extra { name: "a".to_owned(), version: "1".to_owned() }];
         let vanishing = Vanishing { packages, from: root.join("old"), into: Some(root.join("new")), fits: false };

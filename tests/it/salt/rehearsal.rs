@@ -4,12 +4,14 @@
 mod again;
 mod back;
 mod extras;
+mod highstate;
 mod verb;
 
 use crate::support::salt::tree;
 use crate::support::trees::{contents, put};
 use sidle::os::clock;
 use sidle::os::environment::Passed;
+use sidle::rehearsal::states::Asked;
 use sidle::rehearsal::{Part, Rehearsal, Scene};
 use sidle::salt::rehearsal::SaltRehearser;
 use sidle::salt::rehearsal::report::{How, RehearsalReport};
@@ -90,6 +92,16 @@ impl Host {
         former: Option<&str>,
         environment: impl Fn(&str) -> Vec<(OsString, OsString)>,
     ) -> Rehearsal {
+        self.compared(trial, former, environment, None)
+    }
+
+    fn compared(
+        &self,
+        trial: &str,
+        former: Option<&str>,
+        environment: impl Fn(&str) -> Vec<(OsString, OsString)>,
+        states: Option<Asked>,
+    ) -> Rehearsal {
         let run = tempfile::tempdir().unwrap();
         let part = |version: &str| Part { tree: tree(version), environment: environment(version) };
         let scene = Scene {
@@ -97,6 +109,7 @@ impl Host {
             former: former.map(part).into(),
             config_directory: self.root.path().join("etc"),
             passed: Passed::default(),
+            states,
         };
         let rehearser = Box::leak(Box::new(SaltRehearser::with_script(&script())));
         let before = self.everything();
@@ -127,10 +140,14 @@ impl Host {
     }
 
     fn program(&self, version: &str, script: &Path, more: &[&str]) -> Output {
+        self.program_with(version, script, more, &[])
+    }
+
+    fn program_with(&self, version: &str, script: &Path, more: &[&str], variables: &[(&str, &str)]) -> Output {
         let temporary = tempfile::tempdir().unwrap();
         let mut command = Command::new(tree(version).join("bin/python3"));
         command.args(["-E", "-s", "-B"]).arg(script).arg("-c").arg(self.root.path().join("etc")).args(more);
-        let output = command.env("TMPDIR", temporary.path()).output().unwrap();
+        let output = command.env("TMPDIR", temporary.path()).envs(variables.iter().copied()).output().unwrap();
         assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0, "it removes its own scratch directory");
         output
     }

@@ -97,6 +97,7 @@ fn builds_a_tree(suite: &str, minor: u32) {
         former: Former::Nothing,
         config_directory: PathBuf::from("/etc/salt"),
         passed: Passed::default(),
+        states: None,
     };
     let program = SALT.program(&scene, Role::Trial, Path::new("/scratch")).expect("the release can be rehearsed");
     assert!(program.arguments.iter().any(|word| Path::new(word) == packages.join("sidle_rehearsal.py")), "{program:?}");

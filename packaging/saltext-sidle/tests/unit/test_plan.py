@@ -5,7 +5,7 @@ import json
 import time
 import unittest
 
-from saltext.sidle.fleet import groups, page, table
+from saltext.sidle.fleet import answers, groups, page, table
 from saltext.sidle.fleet import plan as planning
 from saltext.sidle.fleet.verdicts import Master, sign_in_of, version_key
 
@@ -112,6 +112,27 @@ class Verdicts(unittest.TestCase):
         self.assertIn("not known: the version of its master m2", found.notes[2])
         found = judged(host(status=status(installed=[OLD]), unchecked="not checked: room", install={"mode": "overlap", "notes": []}))
         self.assertEqual((found.lacks, found.notes), (True, ["3007.17-1 has to be installed", "not checked: room"]))
+
+    def test_the_highstates_of_both_releases_are_counted_for_the_fleet_and_told_of_each_host(self):
+        same, differs = {"compared": "rendered", "differences": []}, [{"id": "web", "function": "npm.installed"}, {"id": "\x1b[2J", "function": "file.managed"}]
+        refused = {"class": "failed", "reason": "highstate", "message": "cannot switch: the highstate differs: web", "lines": ["the highstate differs: web"]}
+        said = {
+            "a": {"mode": "overlap", "notes": ["the highstate is the same"], "highstate": same},
+            "b": {"mode": "overlap", "notes": [], "highstate": {"compared": "tested", "differences": differs}},
+            "c": {"mode": "overlap", "notes": [], "highstate": {"compared": "tested", "differences": differs[:1]}},
+            "d": {"mode": "overlap", "notes": [], "highstate": {"compared": "nothing", "differences": []}},
+            "e": {"error": refused},
+            "f": {"mode": "overlap", "notes": []},
+        }
+        plan = planning.make({minion: host(rehearsal=answers.dry_run(told)) for minion, told in said.items()}, wanted())
+        found = {minion: known.highstate for minion, known in plan.hosts.items()}
+        self.assertEqual(found, {"a": "same", "b": "differs", "c": "differs", "d": "not compared", "e": "differs", "f": None})
+        self.assertEqual((plan.hosts["e"].verdict, plan.hosts["e"].kinds), ("refused", ["highstate"]))
+        self.assertEqual(plan.notes[0], "the highstate of both releases: differs on 3 hosts, not compared on 1 host, same on 1 host")
+        self.assertEqual(plan.notes[1], "on 2 hosts: web (npm.installed)")
+        self.assertFalse(any("\x1b" in note for note in plan.notes), plan.notes)
+        self.assertEqual(planning.read(planning.write(plan)), plan)
+        self.assertEqual(planning.make({"a": host()}, wanted()).notes, [])
 
     def test_an_offline_minion_says_what_the_master_knows_of_it(self):
         found = judged(host(status=None, unseen_days=3, runs="3006.9"), {"m": Master("3007.17", 3)})

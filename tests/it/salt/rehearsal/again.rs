@@ -20,6 +20,7 @@ fn rehearsed_again(host: &Host, environment: Vec<(OsString, OsString)>) -> Rehea
         former: Former::Nothing,
         config_directory: host.root.path().join("etc"),
         passed: Passed::default(),
+        states: None,
     };
     let mut again = Rehearsing::start(rehearser, scene, Question::Still, run.path(), REHEARSAL_MAX, now).unwrap();
     let found = loop {

@@ -40,7 +40,7 @@ fn prepared(host: &Host) -> Rehearsal {
 fn prepared_by(host: &Host, policy: ExtrasPolicy, trial: Part, former: Former) -> Rehearsal {
     let root = host.root.path();
     let run = tempfile::tempdir().unwrap();
-    let scene = Scene { trial, former, config_directory: root.join("etc"), passed: Passed::default() };
+    let scene = Scene { trial, former, config_directory: root.join("etc"), passed: Passed::default(), states: None };
     let rehearser = Box::leak(Box::new(SaltRehearser::with_script(&script())));
     let workshop = Workshop { state: root.join("state"), wheels: Some(root.join("wheels")), longest: REHEARSAL_MAX };
     let extras = Extras { policy, workshop };

@@ -49,6 +49,9 @@ fn a_release_is_rehearsed_by_a_verb_that_names_what_is_lost_and_what_brings_it_b
     let ran = host.sidle(&["--json", "rehearse", SALT, &release]);
     let told = ran.json();
     assert_eq!((ran.code, &told["compared"], &told["refuses"]), (Some(1), &"loaded".into(), &true.into()), "{told}");
+    let highstate = &told["highstate"];
+    assert_eq!((&highstate["compared"], &highstate["refuses"]), (&"nothing".into(), &false.into()), "{highstate}");
+    assert!(highstate["why"].as_str().unwrap().contains("the pillar is not cached"), "{highstate}");
     let blocking = told["blocking"].to_string();
     assert!(
         blocking.contains("the custom execution module ours") && blocking.contains("salt.ext.tornado"),

@@ -39,6 +39,9 @@ MASTERS_MAX = 16
 #: Of the notes of a dry run so many are shown.
 NOTES_MAX = 20
 
+#: So many states that differ between two releases are kept of a host.
+STATES_MAX = 50
+
 #: So many values may a grain have that makes waves; so many addresses a minion; so many switches, lines and unfinished jobs are of a job's story.
 VALUES_MAX, ADDRESSES_MAX, STORY_MAX = 64, 1000, 50
 
@@ -142,7 +145,8 @@ def _claim(told, what):
 
 def _error(told):
     told = table(told, "error")
-    return {"class": word(told.get("class"), "error: class"), "message": text(told.get("message"), "error: message")}
+    reason = {"reason": "highstate"} if told.get("reason") == "highstate" else {}
+    return {"class": word(told.get("class"), "error: class"), "message": text(told.get("message"), "error: message"), **reason}
 
 
 def order(told):
@@ -157,13 +161,34 @@ def order(told):
 
 
 def dry_run(told):
-    """Returns what the dry run of a switch or of an upgrade says: `error`, `notes`, `mode`."""
+    """Returns what the dry run of a switch or of an upgrade says: `error`, `notes`, `mode`, `highstate`."""
     if isinstance(told, str):
-        return {"error": {"class": "failed", "message": f"the dry run said nothing: {text(told, 'the answer')}"}, "notes": [], "mode": None}
+        return {"error": {"class": "failed", "message": f"the dry run said nothing: {text(told, 'the answer')}"}, "notes": [], "mode": None, "highstate": None}
     known = table(told, "the dry run")
     notes = listed(known.get("notes") or [], "notes", RELEASES_MAX)
     shown = [text(each, "notes") for each in notes[:NOTES_MAX]] + ([f"and {len(notes) - NOTES_MAX} more notes"] if len(notes) > NOTES_MAX else [])
-    return {"error": optional(lambda error, _: _error(error), known.get("error"), "error"), "notes": shown, "mode": optional(word, known.get("mode"), "mode")}
+    return {
+        "error": optional(lambda error, _: _error(error), known.get("error"), "error"),
+        "notes": shown,
+        "mode": optional(word, known.get("mode"), "mode"),
+        "highstate": _highstate(known),
+    }
+
+
+def _highstate(known):
+    """Returns what became of the highstate in both releases: whether it is the `same`, and what differs; None: nobody asked."""
+    error = known.get("error")
+    if isinstance(error, dict) and error.get("reason") == "highstate":
+        lines = listed(error.get("lines") or [], "error: lines", RELEASES_MAX)
+        return {"found": "differs", "states": [text(line, "error: lines") for line in lines[:STATES_MAX]]}
+    if known.get("highstate") is None:
+        return None
+    found = table(known["highstate"], "highstate")
+    differences = [table(each, "highstate: differences") for each in listed(found.get("differences") or [], "highstate: differences", MINIONS_MAX)[:STATES_MAX]]
+    states = [f"{text(each.get('id'), 'highstate: id')} ({text(each.get('function'), 'highstate: function')})" for each in differences]
+    if word(found.get("compared"), "highstate: compared") == "nothing":
+        return {"found": "not compared", "states": []}
+    return {"found": "differs" if states else "same", "states": states}
 
 
 def releases(told, package):

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+from collections import Counter
 from dataclasses import asdict, dataclass, field, fields
 
 from . import names
@@ -12,6 +13,10 @@ log = logging.getLogger(__name__)
 
 #: The form of a plan that was written down.
 SCHEMA = 1
+
+
+#: So many states that differ are named for the fleet.
+STATES = 10
 
 
 class PlanError(ValueError):
@@ -110,14 +115,31 @@ def make(facts, wanted, masters=None):
         for minion in wave:
             hosts[minion].wave = number
     by_master = {}
+    highstates = list(_highstates(hosts))
     for minion, own in masters.items():
         for pair in own.items():
             by_master.setdefault(pair, []).append(minion)
-    plan = Plan(wanted.package, wanted.release, hosts, waves, wanted.seed)
+    plan = Plan(wanted.package, wanted.release, hosts, waves, wanted.seed, highstates)
     for (name, master), ids in sorted(by_master.items(), key=lambda pair: pair[0][0]):
         plan.masters.append({"name": name, **asdict(master), "hosts": len(ids)})
         plan.notes += _order_of_master(hosts, wanted, name, master, ids)
     return plan
+
+
+def _highstates(hosts):
+    """Says of how many hosts the highstate is the same in both releases, and which states differ on most of them."""
+    found = Counter(host.highstate for host in hosts.values() if host.highstate)
+    if found:
+        yield "the highstate of both releases: " + ", ".join(f"{word} on {_hosts_in_words(count)}" for word, count in sorted(found.items(), key=lambda pair: (-pair[1], pair[0])))
+    states = Counter(state for host in hosts.values() for state in set(host.differences))
+    for state, count in sorted(states.items(), key=lambda pair: (-pair[1], pair[0]))[:STATES]:
+        yield f"on {_hosts_in_words(count)}: {state}"
+    if len(states) > STATES:
+        yield f"and {len(states) - STATES} more states that differ: the hosts have them"
+
+
+def _hosts_in_words(count):
+    return "1 host" if count == 1 else f"{count} hosts"
 
 
 def _judged(minion, known, wanted, masters):

@@ -51,6 +51,10 @@ class HostPlan:
     #: The release has to be installed there.
     lacks: bool = False
     wave: "int | None" = None
+    #: Whether its highstate is the `same` in both releases, `differs`, or was `not compared`; None: nobody asked.
+    highstate: "str | None" = None
+    #: What differs, by id and function.
+    differences: "list[str]" = field(default_factory=list)
     #: The masters that it listens to, by the names that it has for them.
     masters: "list[str]" = field(default_factory=list)
 
@@ -111,6 +115,9 @@ def judge(host_id, facts, wanted, masters):
     if status.get("current") == wanted.release and not status.get("switch"):
         return plan.becomes(THERE, [("there", f"{wanted.release} is current")])
     plan.last_switch = (status.get("last") or {"id": 0})["id"]
+    highstate = (facts.get("rehearsal") or {}).get("highstate")
+    if highstate:
+        plan.highstate, plan.differences = highstate["found"], highstate["states"]
     plan.lacks = wanted.release not in status.get("installed", [])
     plan.notes += [*_notes(facts, wanted), *_way_back(facts, wanted, masters), *_unknown(wanted, masters)]
     reasons = list(_refusals(facts, wanted, masters))
@@ -124,7 +131,8 @@ def _refusals(facts, wanted, masters):
         error = (facts.get(asked) or {}).get("error")
         # A dry run names the first obstacle only: a hold, a mark or a switch that the status has named already.
         if error and error["class"] != "nothing-to-do" and not (of_status and error["class"] not in ("no-space", "not-trusted")):
-            yield CLASSES.get(error["class"], "rehearsal" if asked == "rehearsal" else "install"), error["message"]
+            other = "install" if asked == "install" else "highstate" if error.get("reason") == "highstate" else "rehearsal"
+            yield CLASSES.get(error["class"], other), error["message"]
     if is_salt(wanted.package):
         yield from _of_masters(wanted, masters)
 
