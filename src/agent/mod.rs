@@ -4,6 +4,7 @@ pub mod adoption;
 pub mod caller;
 pub mod examination;
 pub mod gate;
+pub mod missed;
 pub mod traces;
 pub mod tryout;
 
@@ -336,6 +337,8 @@ pub struct Parts {
     pub caller: Option<fn(u32, &Path) -> Option<caller::Caller>>,
     /// Reads what the agent's own files tell of a job; None: the files are not known.
     pub traces: Option<fn(traces::Inquiry<'_>) -> Option<traces::JobTraces>>,
+    /// How the operator lists what was published while the agent could not hear.
+    pub missed: Option<fn(missed::Unheard<'_>) -> String>,
     /// Shows that a release's programs work on a host.
     pub tryout: Option<tryout::Maker>,
     /// The program by which the release in a tree says what it brings; None: the tree has none.
@@ -347,9 +350,9 @@ pub struct Parts {
 impl Parts {
     /// A kind of agent with an observer and nothing else.
     pub const fn new(kind: &'static str, observer: Observer) -> Self {
-        let (rehearser, adopter, examiner, caller, traces, tryout, describer) =
-            (None, None, None, None, None, None, None);
-        Self { kind, observer, rehearser, adopter, examiner, caller, traces, tryout, describer, commands: &[] }
+        let (rehearser, adopter, examiner, caller, traces, missed, tryout, describer) =
+            (None, None, None, None, None, None, None, None);
+        Self { kind, observer, rehearser, adopter, examiner, caller, traces, missed, tryout, describer, commands: &[] }
     }
 }
 

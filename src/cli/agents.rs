@@ -18,6 +18,7 @@ pub static ALL: [Parts; 4] = [
         examiner: Some(&salt::doctor::SALT),
         caller: Some(salt::caller::caller),
         traces: Some(salt::traces::traces),
+        missed: Some(salt::options::missed::missed),
         tryout: Some(salt::tryout::tryout),
         describer: Some(salt::rehearsal::describing::describer),
         ..Parts::new("salt", |settings| Ok(Box::new(SaltMinion::new(settings))))

@@ -331,7 +331,7 @@ def show(name):
 
         salt-run sidle.show salt-minion-3007.17-1-20261124-091200
     """
-    return _answered(lambda: own_rollouts.details(_rollouts().records.read(str(name))))
+    return _answered(lambda: _rollouts().details(str(name)))
 
 
 def why(minion, jid=None, format="text"):
@@ -386,7 +386,7 @@ def missed(minion, since="24h", format="text", run=None):
     minion; changes nothing, unless ``run`` is given.
 
     since
-        How far back: ``30m``, ``24h``, ``7d``, as far as the job cache goes
+        How far back: ``30m``, ``24h``, ``7d``, or a time in UTC (``2026-11-24T09:12:00Z``), as far as the job cache goes
 
     run
         Publish these jobs again, with the same arguments, the oldest first: a list of ids, or ``True`` for all that surely did not begin there. Each is run again

@@ -1,0 +1,30 @@
+"""How many jobs a master published while minions could not hear them, in switches with a downtime."""
+
+import time
+
+from . import silent
+
+#: A job that was published so shortly before may have been on its way, seconds.
+ON_ITS_WAY = 5
+
+
+def counted(opts, hosts):
+    """
+    Returns for each minion of a rollout whose switch had a downtime how many jobs that were published meanwhile for it have no return of it, and what lists
+    them. `hosts`: those of the rollout's record.
+    """
+    down = {minion: host["downtime"] for minion, host in hosts.items() if host.get("downtime")}
+    if not down:
+        return {}
+    counts = dict.fromkeys(down, 0)
+    for published, minions in silent.Master(opts).unreturned_since(min(each["begun"] for each in down.values()) - ON_ITS_WAY, set(down)):
+        for minion in minions:
+            counts[minion] += down[minion]["begun"] - ON_ITS_WAY <= published <= down[minion]["ended"]
+    return {minion: _words(minion, down[minion], count) for minion, count in sorted(counts.items())}
+
+
+def _words(minion, down, count):
+    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(down["begun"] - ON_ITS_WAY))
+    jobs = "1 job was" if count == 1 else f"{count} jobs were"
+    told = f"{down['seconds']:.1f} s of downtime: {jobs} published meanwhile, and did not return"
+    return f"{told}: `salt-run sidle.missed {minion} since={since}`" if count else told
