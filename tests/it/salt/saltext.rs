@@ -3,6 +3,7 @@
 mod carry;
 mod fleet;
 mod job;
+mod masters;
 mod missed;
 mod rollout;
 mod why;
@@ -153,8 +154,13 @@ fn the_extension_loads_on_each_salt_as_a_wheel_and_by_sync() {
             } else {
                 given_away.unpack(&caller.files());
                 let (synced, code) = caller.call(&["saltutil.sync_all"]);
-                let parts =
-                    json!(["modules._sidle_files", "modules._sidle_program", "modules.sidle", "modules.sidle_store"]);
+                let parts = json!([
+                    "modules._sidle_cards",
+                    "modules._sidle_files",
+                    "modules._sidle_program",
+                    "modules.sidle",
+                    "modules.sidle_store"
+                ]);
                 assert_eq!((code, &synced["modules"]), (0, &parts), "{salt}: {synced}");
             }
             let (listed, code) = caller.call(&["sidle.list"]);

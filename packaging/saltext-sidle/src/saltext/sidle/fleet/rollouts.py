@@ -10,6 +10,7 @@ from . import answers, asking, beginning, driver, jobs, meanwhile, names, states
 from . import plan as planning
 from . import table as tables
 from .bus import CHUNK, Bus
+from .cards import CardError
 from .files import FileError, Files
 from .jobs import Away
 from .records import Driven, Records
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 ANSWER_SECONDS = 20
 
 #: What prevents an act: the message says why.
-ERRORS = (planning.PlanError, RolloutError, names.WrongName, FileError, Away)
+ERRORS = (planning.PlanError, RolloutError, names.WrongName, FileError, Away, CardError)
 
 
 def failed(message):
@@ -53,6 +54,13 @@ def has_work(record):
     in_progress = (states.WAITING, *states.IN_FLIGHT_STATES)
     is_late = record["status"] == states.LATE and any(host["state"] in in_progress for host in record["hosts"].values())
     return is_late or record["status"] == states.RUNNING
+
+
+def index_of(wave):
+    """Returns the index of a wave that a person counts from 1; None: all waves. Raises `RolloutError`."""
+    if not isinstance(wave, (int, type(None))):
+        raise RolloutError("cannot roll back this wave: it is a number, 1 is the first one")
+    return None if wave is None else wave - 1
 
 
 def _outcome(opts, record):
