@@ -42,7 +42,7 @@ fn jids(report: &Value) -> BTreeSet<String> {
     jobs.map(|job| job["jid"].as_str().unwrap().to_owned()).collect()
 }
 
-/// A minion with the extension, and whose new process comes up late while the file is there that is given, too.
+/// A minion with the extension; the file that is given, too, holds up the process that finds it at its start, once.
 fn with_a_slow_start() -> (Scene, TempDir, PathBuf) {
     let runners = source().join("src/saltext/sidle/runners");
     // The line is one of the master's, too.
@@ -50,7 +50,7 @@ fn with_a_slow_start() -> (Scene, TempDir, PathBuf) {
     let grains = tempfile::tempdir().unwrap();
     let is_slow = grains.path().join("is_slow");
     let module = format!(
-        "import os, time\n\ndef slow():\n    time.sleep({SLOW_SECONDS} if os.path.exists({:?}) else 0)\n    return {{}}\n",
+        "import os, time\n\ndef slow():\n    if os.path.exists({0:?}):\n        os.remove({0:?})\n        time.sleep({SLOW_SECONDS})\n    return {{}}\n",
         text(&is_slow)
     );
     fs::write(grains.path().join("slow.py"), module).unwrap();
@@ -88,7 +88,7 @@ fn what_was_published_in_an_idle_switch_is_listed_exactly_and_runs_once() {
     stream.run(AROUND_SECONDS);
     fs::write(&is_slow, "").unwrap();
     let told = scene.switch(&["3008.5-1", "--mode", "idle"]).ok();
-    fs::remove_file(&is_slow).unwrap();
+    assert!(!is_slow.exists(), "the new process was not held up");
     stream.run(AROUND_SECONDS);
     stream.stop();
     let mut report = stream.look();
