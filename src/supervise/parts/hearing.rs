@@ -81,9 +81,10 @@ impl Hearing {
         next.last = Some(Heard { at: now.wall, leader: leader.clone() });
         next.lacks = None;
         let changed = self.last.as_ref().filter(|last| last.leader != *leader || self.lacks.is_some());
-        let downtime = changed
-            .filter(|last| last.leader == *leader || !is_switched(last))
-            .map(|last| self.downtime(last, check, now));
+        // A switch does not know of a loss before it: the agent that it replaced may have been deaf.
+        let was_lost = self.lacks.is_some();
+        let downtime =
+            changed.filter(|last| was_lost || !is_switched(last)).map(|last| self.downtime(last, check, now));
         let is_due = self.written.is_none_or(|at| now.since_boot.saturating_sub(at) >= WRITE_INTERVAL);
         if changed.is_none() && !is_due { (next, None) } else { next.news(downtime, now) }
     }
@@ -108,7 +109,7 @@ impl Hearing {
         let ended = check.ended.filter(|ended| ended.pid == last.leader.pid);
         let (cause, detail) = if last.leader.boot_id != check.leader.boot_id {
             (DowntimeCause::Boot, String::new())
-        } else if last.leader == *check.leader {
+        } else if self.lacks.is_some() {
             (DowntimeCause::Disconnected, self.lacks.clone().unwrap_or_default())
         } else {
             match ended {
@@ -167,6 +168,9 @@ mod tests {
         let (lost, writes) = kept(&lost, false);
         assert_eq!((causes(&lost), writes), (vec![(15, 60, DowntimeCause::Disconnected)], 3));
         assert_eq!((lost.entries()[0].detail.as_str(), &lost.lacks), ("m1", &None));
+        // The restart of a deaf agent is a switch without a downtime.
+        let restarted = [(0, &one, None), (15, &one, Some("m1")), (60, &two, Some("m1")), (62, &two, None)];
+        assert_eq!(causes(&kept(&restarted, true).0), [(0, 62, DowntimeCause::Disconnected)]);
         let again = [(0, &one, None), (9, &two, Some("m1")), (11, &two, None)];
         assert_eq!(causes(&kept(&again, false).0), [(0, 11, DowntimeCause::Stopped)]);
         assert_eq!(causes(&kept(&again, true).0), [], "a switch has its own downtime");
