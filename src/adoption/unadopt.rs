@@ -15,6 +15,8 @@ use crate::os::{again, clock, proc_fs, units};
 use crate::supervise::control::{Answer, Command, ask};
 use crate::supervise::status::SupervisorStatus;
 use crate::switch::driver::Driver;
+use crate::switch::journal::downtimes::{Downtime, DowntimeCause};
+use crate::switch::journal::files::FilesError;
 use crate::switch::process::described;
 use crate::version::Release;
 use jiff::{SignedDuration, Timestamp};
@@ -114,9 +116,10 @@ impl<'a> Return<'a> {
             Ended::Since(since) => since,
             Ended::Not(work) => return Ok(Unadopted::Busy(work)),
         };
-        let from = clock::now();
+        let elapsed = SignedDuration::try_from(clock::since_boot().saturating_sub(since)).unwrap_or_default();
+        let from = clock::now().checked_sub(elapsed).unwrap_or(Timestamp::MIN);
         // The packaged agent looks for them when it starts.
-        let extras = extras.map_or_else(Vec::new, |extras| extras.give());
+        let mut extras = extras.map_or_else(Vec::new, |extras| extras.give());
         self.adoption.undo(self.instance)?;
         self.start()?;
         let is_up = self.comes_up(agent.as_ref());
@@ -127,6 +130,9 @@ impl<'a> Return<'a> {
             return Err(Report::of(Class::Failed, message)
                 .hint(format!("sidle's agent has ended; if the package's agent does not run: {}", self.manual())));
         }
+        // The agent is back, whether that can be noted or not.
+        let unnoted = self.note_downtime(from).err();
+        extras.extend(unnoted.map(|error| format!("the downtime is not in `sidle missed`: {error}")));
         Ok(Unadopted::Back { downtime, missed: self.missed(from)?, extras })
     }
 
@@ -232,6 +238,14 @@ impl<'a> Return<'a> {
             clock::sleep(INTERVAL);
         }
         false
+    }
+
+    /// Notes that nobody heard since a moment. Who hears from now on is not sidle's agent.
+    fn note_downtime(&self, from: Timestamp) -> Result<(), FilesError> {
+        let (until, cause) = (clock::now(), DowntimeCause::Unadopted);
+        let downtime = Downtime { from: from.min(until), until, cause, detail: String::new() };
+        self.instance.files.change_downtimes(|kept| kept.heard(None, None).with(downtime))?;
+        Ok(())
     }
 
     /// How to list what was published since a moment.

@@ -5,6 +5,7 @@ pub mod caller;
 pub mod examination;
 pub mod gate;
 pub mod introduction;
+pub mod missed;
 pub mod traces;
 pub mod tryout;
 
@@ -339,6 +340,8 @@ pub struct Parts {
     pub traces: Option<fn(traces::Inquiry<'_>) -> Option<traces::JobTraces>>,
     /// Brings up a host's first one.
     pub introducer: Option<&'static dyn introduction::Introducer>,
+    /// How the operator lists what was published while the agent could not hear.
+    pub missed: Option<fn(missed::Unheard<'_>) -> String>,
     /// Shows that a release's programs work on a host.
     pub tryout: Option<tryout::Maker>,
     /// The program by which the release in a tree says what it brings; None: the tree has none.
@@ -359,6 +362,7 @@ impl Parts {
             caller: None,
             traces: None,
             introducer: None,
+            missed: None,
             tryout: None,
             describer: None,
             commands: &[],

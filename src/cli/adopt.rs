@@ -3,7 +3,7 @@
 use super::follow::follow;
 use super::order::ModeName;
 use super::rehearse::{Before, Rehearsed, rehearse};
-use super::{Context, Ended, adopting, agents, instance_of};
+use super::{Context, Ended, adopting, agents, instance_of, missed};
 use crate::adoption::dry_run::ExpectedChanges;
 use crate::adoption::other_package;
 use crate::adoption::plan::{AdoptionPlan, Chosen, Earlier, resume};
@@ -11,9 +11,11 @@ use crate::adoption::record::Adoption;
 use crate::adoption::unadopt::{Return, Unadopted};
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
+use crate::os::clock;
 use crate::switch::Mode;
 use crate::version::Release;
 use clap::Args;
+use jiff::SignedDuration;
 use serde_json::json;
 use std::time::Duration;
 
@@ -165,12 +167,15 @@ pub fn unadopt(context: &Context, arguments: &UnadoptArguments) -> Result<Ended,
             output.result(text, json!({"released": false}));
             Ok(Ended::As(Class::Busy))
         }
-        Unadopted::Back { downtime, missed, extras } => {
+        Unadopted::Back { downtime, missed: told, extras } => {
             let text = format!("{} runs again; downtime {:.1} s", plan.adoption.unit, downtime.as_secs_f64());
             let milliseconds = u64::try_from(downtime.as_millis()).unwrap_or(u64::MAX);
+            let from = clock::now().checked_sub(SignedDuration::try_from(downtime).unwrap_or_default());
+            let command = from.ok().and_then(|from| missed::command(&instance.files, from));
+            let hint = command.as_ref().map(|command| format!("with the extension saltext-sidle: `{command}`"));
             output.result(
-                std::iter::once(text).chain(missed).chain(extras.clone()).collect::<Vec<_>>(),
-                json!({"released": name, "downtime_milliseconds": milliseconds, "extras": extras}),
+                std::iter::once(text).chain(told).chain(hint).chain(extras.clone()).collect::<Vec<_>>(),
+                json!({"released": name, "downtime_milliseconds": milliseconds, "extras": extras, "missed": command}),
             );
             Ok(Ended::Well)
         }

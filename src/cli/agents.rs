@@ -19,6 +19,7 @@ pub static ALL: [Parts; 4] = [
         caller: Some(salt::caller::caller),
         traces: Some(salt::traces::traces),
         introducer: Some(&salt::sign_in::FIRST),
+        missed: Some(salt::options::missed::missed),
         tryout: Some(salt::tryout::tryout),
         describer: Some(salt::rehearsal::describing::describer),
         ..Parts::new("salt", |settings| Ok(Box::new(SaltMinion::new(settings))))

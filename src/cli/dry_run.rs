@@ -36,6 +36,7 @@ mod tests {
         ("manual", "for the build: writes pages into a named directory"),
         ("may-start", "reads; asked by units"),
         ("metrics", "reads; without --output it prints what it would write"),
+        ("missed", "reads"),
         ("rehearse", "reads; writes only below /run, and lock files"),
         ("repo status", "reads"),
         ("run", "executes a program: what that changes is the program's"),

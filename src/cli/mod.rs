@@ -21,7 +21,7 @@ mod terminal;
 pub mod trust;
 pub mod wanted;
 
-pub use checks::{doctor, exposition, host_change, job, metrics, status, trees};
+pub use checks::{doctor, exposition, host_change, job, metrics, missed, status, trees};
 
 pub use terminal::{exit, facts, input, log, output, plain, tone};
 
@@ -98,6 +98,8 @@ enum Verb {
     History(status::HistoryArguments),
     /// Show what this host knows of a job: claimed, running, queued, returned; and the switches since then
     Job(job::JobArguments),
+    /// List when this host's agents could not hear their peers, and the command that lists what was published then
+    Missed(missed::MissedArguments),
     /// Print the state of this host for Prometheus, or write a file for its textfile collector
     Metrics(metrics::MetricsArguments),
     /// Check this host for problems, and say how to fix each of them
@@ -320,6 +322,7 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
         Verb::Status(arguments) => status::status(context, &arguments),
         Verb::History(arguments) => status::history(context, &arguments),
         Verb::Job(arguments) => job::job(context, &arguments),
+        Verb::Missed(arguments) => missed::missed(context, &arguments),
         Verb::Metrics(arguments) => metrics::metrics(context, &arguments),
         Verb::Doctor(arguments) => doctor::doctor(context, &arguments),
         Verb::Rehearse(arguments) => rehearsing::rehearse(context, &arguments),

@@ -1,10 +1,13 @@
 //! Health checks of the agent, and the status file.
 
+use super::hearing::{Check, Hearing, News};
 use super::pace::{FINISHED_INTERVAL, HEALTH_INTERVAL, HEALTH_INTERVAL_SHORT};
 use super::status::{AgentStatus, Ended, SupervisorStatus};
 use super::{Supervisor, notify_manager};
 use crate::os::clock::Moment;
 use crate::os::{OsError, memory};
+use crate::switch::Entry;
+use crate::switch::journal::downtimes::Heard;
 use std::time::Duration;
 
 impl Supervisor {
@@ -13,6 +16,9 @@ impl Supervisor {
         let journal = self.driver.journal().clone();
         let Some(which) = journal.serving_process() else {
             self.health = None;
+            if journal.live.is_none() {
+                self.hearing = Hearing::default();
+            }
             return HEALTH_INTERVAL;
         };
         let pause = |status: &AgentStatus| if status.lacks.is_some() { HEALTH_INTERVAL_SHORT } else { HEALTH_INTERVAL };
@@ -44,9 +50,50 @@ impl Supervisor {
             self.note_credentials(which);
         }
         self.log_health(&status);
+        self.listen(&status, now);
         let pause = pause(&status);
         self.health = Some((now.since_boot, status));
         pause
+    }
+
+    /// Keeps when the agent could not hear.
+    fn listen(&mut self, status: &AgentStatus, now: Moment) {
+        let check = Check { leader: &status.leader, lacks: status.lacks.as_deref(), ended: self.ended.as_ref() };
+        let (files, is_live) =
+            (self.driver.files(), self.driver.journal().live.as_ref().is_some_and(|live| !live.phase.is_before_stop()));
+        let is_switched = |last: &Heard| {
+            let ended_since = |entry: &Entry| entry.ended_at >= last.at;
+            // The history is short of nothing but what is not readable, of which status tells.
+            last.leader.boot_id == self.own.boot_id
+                && (is_live || files.history().is_ok_and(|history| history.entries().iter().any(ended_since)))
+        };
+        let (next, news) = self.hearing.after(check, now, is_switched);
+        self.keep_hearing(next, news);
+    }
+
+    /// Keeps that the agent has heard until now, when the service is stopped.
+    pub(super) fn hears_until(&mut self, now: Moment) {
+        let (next, news) = self.hearing.stops(now);
+        self.keep_hearing(next, news);
+    }
+
+    /// Goes on with what is so now, once the news is written: before that, it stays as it was, and the next check tells the same.
+    fn keep_hearing(&mut self, next: Hearing, news: Option<News>) {
+        let Some(news) = news else {
+            self.hearing = next;
+            return;
+        };
+        match self.driver.files().change_downtimes(|kept| news.onto(kept)) {
+            Ok(true) => {
+                self.hearing = next;
+                self.hearing.failure = None;
+            }
+            Ok(false) => {}
+            Err(error) => {
+                let hint = error.hint().map_or_else(String::new, |hint| format!("; {hint}"));
+                self.hearing.failure = Some(format!("{error}{hint}"));
+            }
+        }
     }
 
     /// Remembers how agents ended by themselves, and their unfinished jobs.
@@ -84,6 +131,7 @@ impl Supervisor {
             .chain(self.renewal.failure())
             .chain(self.host_change.trouble())
             .chain(tree.as_deref())
+            .chain(self.hearing.failure.as_deref())
             .collect();
         let trouble = Some(troubles.join("; ")).filter(|text| !text.is_empty());
         let status = SupervisorStatus {

@@ -15,7 +15,7 @@ mod sole;
 pub mod status;
 mod workers;
 
-pub use parts::{configuration, host_change, intent, keeper, tree};
+pub use parts::{configuration, hearing, host_change, intent, keeper, tree};
 
 use crate::agent::Registry;
 use crate::config::Settings;
@@ -39,6 +39,7 @@ use adopting::Unadoption;
 use configuration::ConfigurationCheck;
 use control::{Answer, Command, SwitchCommand};
 use events::{Event, Events};
+use hearing::Hearing;
 use host_change::{HostChangeWatch, HostRehearsal};
 use intent::OwnSwitch;
 use keeper::{Keeper, Restart};
@@ -139,6 +140,8 @@ struct Supervisor {
     configuration_check: ConfigurationCheck,
     /// The healthy process whose credentials are noted.
     noted: Option<Identity>,
+    /// When the agent could not hear.
+    hearing: Hearing,
     host_change: HostChangeWatch,
     host_rehearsal: HostRehearsal,
     tree: TreeWatch,
@@ -179,6 +182,7 @@ impl Supervisor {
         let keeper = Keeper::new(Restart::new(*host.restart_pause, *host.restart_pause_limit));
         let ended = last.and_then(|last| last.ended);
         let restarting = manager::is_marked(&directory)?;
+        let hearing = Hearing::of(&driver.files().downtimes().unwrap_or_default());
         let configuration_check = ConfigurationCheck::read(&directory)?;
         Ok(Self {
             settings,
@@ -199,6 +203,7 @@ impl Supervisor {
             restarting,
             configuration_check,
             noted: None,
+            hearing,
             host_change: HostChangeWatch::default(),
             host_rehearsal: HostRehearsal::default(),
             tree: TreeWatch::default(),
@@ -295,6 +300,9 @@ impl Supervisor {
                 }
                 let first = self.ending.is_none();
                 self.log_ending(first);
+                if first {
+                    self.hears_until(now);
+                }
                 self.ending = Some(if first { now.since_boot } else { Duration::ZERO });
                 if let (true, Err(error)) = (first, self.ask_to_end()) {
                     self.troubled(error.to_string());

@@ -27,6 +27,7 @@ mod logs;
 mod memory;
 pub mod messages;
 mod metrics;
+mod missed;
 pub mod old_kernels;
 pub mod overlap;
 mod own_agent;

@@ -11,10 +11,11 @@ use crate::os::clock;
 use crate::supervise::status::{Ended as EndedAgent, SupervisorStatus};
 use crate::switch::gate::claims;
 use crate::switch::gate::gatekeeper::Gatekeeper;
+use crate::switch::journal::downtimes::SwitchDowntime;
 use crate::switch::journal::files::InstanceFiles;
-use crate::switch::{Entry, Phase, Request, StoryStep};
+use crate::switch::{Entry, Request};
 use clap::Args;
-use jiff::{Timestamp, ToSpan as _};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 /// The last switches that are shown: what is older is in the history.
@@ -189,7 +190,9 @@ impl Known {
 
     fn switch_line(&self, entry: &Entry) -> String {
         let switch = format!("#{} to {} ({}), {}", entry.id, entry.request.to, entry.mode, result(entry.result));
-        let Some(Downtime { down, up }) = Downtime::of(entry) else { return format!("{switch}; no downtime") };
+        let Some(SwitchDowntime { down, up }) = SwitchDowntime::of(entry) else {
+            return format!("{switch}; no downtime");
+        };
         let missed = self.traces.published.is_some_and(|published| down <= published && published <= up);
         let missed = if missed { ": the job was published then" } else { "" };
         format!("{switch}; downtime {} from {}{missed}", downtime(entry.downtime_milliseconds), moment(down))
@@ -220,7 +223,7 @@ impl Known {
 }
 
 fn switch_value(entry: &Entry) -> Value {
-    let downtime = Downtime::of(entry);
+    let downtime = SwitchDowntime::of(entry);
     json!({
         "id": entry.id,
         "purpose": entry.request.purpose,
@@ -232,33 +235,6 @@ fn switch_value(entry: &Entry) -> Value {
         "down": downtime.map(|downtime| seconds(downtime.down)),
         "up": downtime.map(|downtime| seconds(downtime.up)),
     })
-}
-
-/// When no process heard jobs.
-#[derive(Debug, Clone, Copy)]
-struct Downtime {
-    down: Timestamp,
-    up: Timestamp,
-}
-
-impl Downtime {
-    /// Of a switch that ended; None: it had none.
-    fn of(entry: &Entry) -> Option<Self> {
-        if entry.downtime_milliseconds == 0 {
-            return None;
-        }
-        let first = |phases: &[Phase]| {
-            let reached = |step: &&StoryStep| phases.contains(&step.to);
-            entry.story.steps().iter().find(reached).map(|step| step.at)
-        };
-        let stopped = first(&[Phase::Stopping]);
-        let down = stopped.unwrap_or(entry.requested_at);
-        let length = i64::try_from(entry.downtime_milliseconds).unwrap_or(i64::MAX);
-        let up = down.checked_add(length.milliseconds()).unwrap_or(Timestamp::MAX);
-        // A process that came up counts from when it was proven.
-        let proven = stopped.and_then(|_| first(&[Phase::Probation, Phase::RolledBack, Phase::Committed]));
-        Some(Self { down, up: proven.map_or(up, |proven| proven.max(up)) })
-    }
 }
 
 /// Seconds since 1970, as programs in Python have times.

@@ -5,5 +5,6 @@ pub mod exposition;
 pub mod host_change;
 pub mod job;
 pub mod metrics;
+pub mod missed;
 pub mod status;
 pub mod trees;

@@ -2,8 +2,8 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
-use crate::cli::Ended;
 use crate::cli::output::Output;
+use crate::cli::{Ended, missed};
 use crate::failure::{Class, Report};
 use crate::os::{clock, environment, proc_fs, process};
 use crate::supervise::status::SupervisorStatus;
@@ -83,7 +83,7 @@ pub(in crate::cli) fn follow(files: &InstanceFiles, id: u64, output: &Output) ->
             None => {
                 if let Some(entry) = files.history()?.find(id) {
                     shown(files, &journal)?;
-                    return Ok(concluded(entry, &journal, output));
+                    return Ok(concluded(files, entry, &journal, output));
                 }
             }
         }
@@ -156,7 +156,7 @@ fn late(phase: Option<Phase>) -> &'static str {
     }
 }
 
-fn concluded(entry: &Entry, journal: &Journal, output: &Output) -> Ended {
+fn concluded(files: &InstanceFiles, entry: &Entry, journal: &Journal, output: &Output) -> Ended {
     let downtime = Duration::from_millis(entry.downtime_milliseconds);
     let why = entry.failure.as_ref().map_or_else(String::new, |failure| format!(": {}", failure.text));
     let now = journal.proven.as_ref().map_or_else(|| "none".to_owned(), Release::to_string);
@@ -206,7 +206,12 @@ fn concluded(entry: &Entry, journal: &Journal, output: &Output) -> Ended {
         }
     };
     let notes = entry.notes.iter().map(|note| format!("note: {note}"));
-    output.result(std::iter::once(text).chain(notes).collect::<Vec<_>>(), entry);
+    let mut value = json!(entry);
+    if let Some(command) = missed::command_of(files, entry) {
+        value["missed"] = json!(command);
+    }
+    let hint = missed::hint(files, entry);
+    output.result(std::iter::once(text).chain(hint).chain(notes).collect::<Vec<_>>(), value);
     class.map_or(Ended::Well, Ended::As)
 }
 

@@ -2,11 +2,11 @@
 
 use crate::cli::follow::words;
 use crate::cli::status::{downtime, result};
-use crate::cli::{Context, Ended};
+use crate::cli::{Context, Ended, missed};
 use crate::failure::{Class, Report, moment};
 use crate::switch::journal::files::InstanceFiles;
 use crate::switch::journal::head::Head;
-use crate::switch::{History, Journal, Request, Story, StoryStep};
+use crate::switch::{Entry, History, Journal, Request, Story, StoryStep};
 use crate::version::Release;
 use jiff::Timestamp;
 use serde_json::json;
@@ -20,7 +20,7 @@ pub(in crate::cli) fn story(context: &Context, files: &InstanceFiles, id: u64) -
     let (text, mut value) = match (history.find(id), live) {
         (Some(entry), _) => {
             let state = format!("  result     {} at {}", result(entry.result), moment(entry.ended_at));
-            (lines(entry, state), json!({"live": false, "switch": entry}))
+            (with_hint(files, entry, lines(entry, state)), json!({"live": false, "switch": entry}))
         }
         (None, Some(live)) => {
             (lines(live, format!("  under way  {}", words(live))), json!({"live": true, "switch": live}))
@@ -56,6 +56,13 @@ fn ranges(numbers: impl Iterator<Item = u64>) -> String {
         .into_iter()
         .map(|(first, last)| if first == last { first.to_string() } else { format!("{first} to {last}") });
     words.collect::<Vec<_>>().join(", ")
+}
+
+/// Adds how to list what was published in the downtime, after the line that tells its length.
+fn with_hint(files: &InstanceFiles, entry: &Entry, mut lines: Vec<String>) -> Vec<String> {
+    let after = lines.iter().position(|line| line.starts_with("  downtime ")).map_or(lines.len(), |index| index + 1);
+    lines.splice(after..after, missed::hint(files, entry).map(|hint| format!("  missed     {hint}")));
+    lines
 }
 
 /// The lines of a switch; `state`: its result, or its present phase.

@@ -3,6 +3,7 @@
 pub mod answer;
 pub mod asking;
 pub mod kept;
+pub mod missed;
 
 use crate::agent::{AgentError, Need};
 use crate::digest::Digest;

@@ -3,12 +3,13 @@
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
 use crate::name::{InstanceName, PackageName};
-use crate::os::OsError;
 use crate::os::dir::Dir;
 use crate::os::lock::{Holder, LOCK, Lock, LockFile};
+use crate::os::{OsError, clock};
 use crate::saved::Saved;
 use crate::store::{Store, StoreError};
 use crate::switch::journal::claim::{Claim, RolloutId};
+use crate::switch::journal::downtimes::Downtimes;
 use crate::switch::journal::history::{HISTORY_LENGTH_MAXIMUM, HISTORY_NAME, History};
 use crate::switch::journal::hold::Hold;
 use crate::switch::journal::host_fingerprints::HostFingerprints;
@@ -17,9 +18,15 @@ use crate::switch::journal::verdicts::Verdicts;
 use crate::switch::journal::{JOURNAL_LENGTH_MAXIMUM, JOURNAL_NAME, Journal};
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Held while a claim is compared and written.
 const CLAIM_LOCK: &str = "rollout.lock";
+/// Held while the downtimes are read and written.
+const DOWNTIMES_LOCK: &str = "downtimes.lock";
+/// How long another command may keep it: it writes one small file.
+const DOWNTIMES_PATIENCE: Duration = Duration::from_secs(2);
+const DOWNTIMES_INTERVAL: Duration = Duration::from_millis(20);
 const FILE_MODE: u32 = 0o644;
 const DIRECTORY_MODE: u32 = 0o755;
 
@@ -197,6 +204,27 @@ impl InstanceFiles {
     /// Reads the results of rehearsals that were repeated after the host had changed.
     pub fn rehearsed_again(&self) -> Result<RehearsedAgain, FilesError> {
         Ok(self.saved()?.unwrap_or_default())
+    }
+
+    /// Reads when the agent could not hear, outside of switches.
+    pub fn downtimes(&self) -> Result<Downtimes, FilesError> {
+        Ok(self.saved()?.unwrap_or_default())
+    }
+
+    /// Changes the downtimes. A supervisor and a command may both do; false: another process was changing them all the time.
+    pub fn change_downtimes(&self, change: impl FnOnce(Downtimes) -> Downtimes) -> Result<bool, FilesError> {
+        let directory = self.directory_to_write()?;
+        let file = LockFile::new(&directory, DOWNTIMES_LOCK);
+        let give_up_at = clock::since_boot() + DOWNTIMES_PATIENCE;
+        let _lock = loop {
+            match file.try_exclusive()? {
+                Some(lock) => break lock,
+                None if clock::since_boot() >= give_up_at => return Ok(false),
+                None => clock::sleep(DOWNTIMES_INTERVAL),
+            }
+        };
+        self.save(&change(self.downtimes()?))?;
+        Ok(true)
     }
 
     /// Writes verdicts, host fingerprints or results of repeated rehearsals, whole or not at all.

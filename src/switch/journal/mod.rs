@@ -1,6 +1,7 @@
 //! The journal of an instance: its live switch, its proven and its previous release, as JSON. Pure: [`files`] reads and writes the file.
 
 pub mod claim;
+pub mod downtimes;
 pub mod files;
 pub mod head;
 pub mod history;

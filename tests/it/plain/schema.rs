@@ -202,6 +202,7 @@ fn host_verbs(author: &Author, old: &Path, new: &Path) {
     ran(&["history", DEMO, "--id", "2"], 0);
     ran(&["history", DEMO, "--id", "99"], 1);
     ran(&["job", "20261124091200123456"], 0);
+    ran(&["missed"], 0);
     ran(&["rollout", "claim", DEMO, "r1", "--epoch", "1"], 0);
     ran(&["switch", DEMO, "1.1-1", "--rollout", "r2", "--epoch", "1"], 12);
     ran(&["status", DEMO], 0);

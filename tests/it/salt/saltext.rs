@@ -3,12 +3,15 @@
 mod carry;
 mod fleet;
 mod job;
+mod masters;
+mod missed;
 mod rollout;
 mod why;
 mod wrapper;
 
 use crate::support::fleet::extension as source;
 use crate::support::salt::tree;
+use crate::support::scene::Scene;
 use crate::support::stage::{Author, DEMO, Host, SIDLE, text, two_releases};
 use serde_json::{Value, json};
 use std::fs;
@@ -36,6 +39,26 @@ fn copy_into(files: &Path) {
         fs::create_dir_all(files.join(synced)).unwrap();
         for module in modules(directory) {
             fs::copy(&module, files.join(synced).join(module.file_name().unwrap())).unwrap();
+        }
+    }
+}
+
+/// Brings the extension to a minion that is not started yet.
+fn bring_to(scene: &Scene) {
+    // The program and the root of this host, and a beacon that looks often.
+    let own = format!(
+        "sidle:\n  program: {SIDLE}\n  root: {}\nbeacons:\n  sidle:\n    - interval: 2\n",
+        text(&scene.host.root())
+    );
+    fs::write(scene.configuration().join("minion.d/sidle.conf"), own).unwrap();
+    for (directory, synced) in SYNCED {
+        for module in modules(directory) {
+            let name = module.file_name().unwrap().to_str().unwrap();
+            scene.master().file(&format!("{synced}/{name}"), &fs::read_to_string(&module).unwrap());
+            // Synced before: a release is refused while what the configuration names is missing.
+            let place = scene.host.path("var/cache/salt/minion/extmods").join(directory);
+            fs::create_dir_all(&place).unwrap();
+            fs::copy(&module, place.join(name)).unwrap();
         }
     }
 }
@@ -131,8 +154,13 @@ fn the_extension_loads_on_each_salt_as_a_wheel_and_by_sync() {
             } else {
                 given_away.unpack(&caller.files());
                 let (synced, code) = caller.call(&["saltutil.sync_all"]);
-                let parts =
-                    json!(["modules._sidle_files", "modules._sidle_program", "modules.sidle", "modules.sidle_store"]);
+                let parts = json!([
+                    "modules._sidle_cards",
+                    "modules._sidle_files",
+                    "modules._sidle_program",
+                    "modules.sidle",
+                    "modules.sidle_store"
+                ]);
                 assert_eq!((code, &synced["modules"]), (0, &parts), "{salt}: {synced}");
             }
             let (listed, code) = caller.call(&["sidle.list"]);

@@ -53,7 +53,7 @@ impl Member {
         let changes = tempfile::Builder::new().prefix("changes").tempdir().unwrap();
         let root = Mounted::overlay_at(&host.root(), &template.root(), changes.path());
         let mut marks = Marks::new();
-        for name in ["sidle.py", "_sidle_program.py", "_sidle_files.py"] {
+        for name in ["sidle.py", "_sidle_program.py", "_sidle_files.py", "_sidle_cards.py"] {
             fs::copy(extension().join("src/saltext/sidle/modules").join(name), marks.modules().join(name)).unwrap();
         }
         marks.watch(&host.path("run/sidle").join(SALT).join("gate"));

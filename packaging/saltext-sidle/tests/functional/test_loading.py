@@ -16,7 +16,7 @@ def test_the_execution_module_asks_the_program(loaders):
 def test_both_files_of_the_execution_module_are_one_module(loaders):
     names = {name.partition(".")[2] for name in loaders.modules if name.startswith("sidle.")}
     assert {"switch", "job", "verify", "pin", "list"} <= names
-    assert not {"sidle_store", "_sidle_program", "_sidle_files"} & {name.partition(".")[0] for name in loaders.modules}
+    assert not {"sidle_store", "_sidle_program", "_sidle_files", "_sidle_cards"} & {name.partition(".")[0] for name in loaders.modules}
     assert loaders.modules["sidle.check_settings"]("keep_extra = 2") is None
 
 

@@ -185,7 +185,7 @@ class Hostile(unittest.TestCase):
             return {each: answers.taken(read, answer) for each, answer in known.items()}
 
         wanted = planning.Wanted("salt-minion", NEW, by=self.nonsense.random.choice((None, "site")))
-        asked = asking.Asking({"id": "m"}, ask)
+        asked = asking.Asking({"id": "m", "cachedir": "/nonexistent"}, ask)
         asked._cached = lambda _: (cached, time.time() - 9 * 86400)
         with mock.patch.object(socket, "getaddrinfo", self.getaddrinfo), mock.patch.object(masters.threading, "Thread", Inline):
             facts, own_masters = asked.facts(self.IDS, wanted)
@@ -224,7 +224,7 @@ class Hostile(unittest.TestCase):
 
     def test_names_of_masters_are_looked_up_once_and_no_more_than_so_many(self):
         self.names, many = [], [[f"n{number}-{each}" for each in range(16)] + ["m1"] for number in range(300)]
-        own = masters.Masters({"id": "m"})
+        own = masters.Masters({"id": "m", "cachedir": "/nonexistent"})
         with mock.patch.object(socket, "getaddrinfo", self.getaddrinfo):
             self.assertEqual(masters.resolved(["y" * 200]), {"y" * 200: set()}, "a name that the resolver does not take")
             for _ in range(2):

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 import types
 import unittest
 
@@ -154,6 +155,20 @@ class Missed(unittest.TestCase):
         for wrong in ("20260921141321000000", ["20260921141320000000", "20260921141321000000"], "nonsense"):
             with self.subTest(wrong), self.assertRaisesRegex(missing.MissingError, "nothing was run"):
                 missed.chosen(self.report, wrong)
+
+    def test_what_was_run_again_is_named_and_not_offered_once_more(self):
+        self.report.jobs[0].again = True
+        text = missed.render(self.report)
+        self.assertIn("[missed-in-switch]; was run again", text)
+        self.assertIn("run='[20260921141322000000]'", text)
+
+    def test_a_time_of_the_host_is_as_good_as_a_span(self):
+        at = 1_790_000_000
+        told = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+        self.assertEqual([missed.seconds_of(text, at + 90) for text in (told, told.rstrip("Z"), told.replace("T", " "))], [90, 90, 90])
+        for wrong, why in (("2026-13-01T00:00:00Z", "no such time"), (told, "to come"), ("2020-01-01T00:00:00Z", "longer ago")):
+            with self.subTest(wrong), self.assertRaisesRegex(missing.MissingError, why):
+                missed.seconds_of(wrong, at - 1)
 
     def test_times(self):
         self.assertEqual([missed.seconds_of(text) for text in ("30m", "24h", "7d", "90", 90)], [1800, 86400, 604800, 90, 90])

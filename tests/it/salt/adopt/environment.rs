@@ -38,7 +38,11 @@ fn another_user_is_refused_and_giving_back_waits_for_jobs_and_tells_its_cost() {
     let _given_back = GivenBack(scene);
     assert_eq!(released.code, Some(0), "{released:?}\n{}", packaged.logs());
     println!("{}\nafter {took:?} in all", released.stdout);
-    let parts = ["downtime ", "salt-run jobs.list_jobs start_time='20", "a master names what was published"];
+    let command = format!("salt-run sidle.missed {ID} since=20");
+    let parts = ["downtime ", &command, "salt-run jobs.list_jobs start_time='20", "a master names what was published"];
     assert!(parts.iter().all(|part| released.stdout.contains(part)), "{released:?}");
+    let downtimes = scene.host.sidle(&["--json", "missed", scene.package]).json()["instances"][0]["downtimes"].clone();
+    let causes: Vec<&str> = downtimes.as_array().unwrap().iter().map(|each| each["cause"].as_str().unwrap()).collect();
+    assert_eq!(causes, ["switch", "unadopted"], "{downtimes:#}");
     assert!(!busy(), "the job was left to the other minion");
 }

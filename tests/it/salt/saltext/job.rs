@@ -1,9 +1,8 @@
 //! Jobs of a real minion that switch that minion itself.
 
-use super::SYNCED;
 use crate::support::eventually;
 use crate::support::scene::{ID, Scene, Wanted};
-use crate::support::stage::{SALT, SIDLE, text};
+use crate::support::stage::SALT;
 use crate::support::stream::Plan;
 use serde_json::{Value, json};
 use std::fs;
@@ -29,22 +28,7 @@ fn call(scene: &Scene, words: &[&str]) -> Value {
 /// A minion with the modules of the extension, which is not started yet.
 fn with_the_extension() -> Scene {
     let scene = Scene::idle(&Wanted { settings: "rehearsal = \"refuse\"\n", ..Wanted::of(&["3006.30", "3008.5"]) });
-    // The program and the root of this host, and a beacon that looks often.
-    let own = format!(
-        "sidle:\n  program: {SIDLE}\n  root: {}\nbeacons:\n  sidle:\n    - interval: 2\n",
-        text(&scene.host.root())
-    );
-    fs::write(scene.configuration().join("minion.d/sidle.conf"), own).unwrap();
-    for (directory, synced) in SYNCED {
-        for module in super::modules(directory) {
-            let name = module.file_name().unwrap().to_str().unwrap();
-            scene.master().file(&format!("{synced}/{name}"), &fs::read_to_string(&module).unwrap());
-            // Synced before: a release is refused while what the configuration names is missing.
-            let place = scene.host.path("var/cache/salt/minion/extmods").join(directory);
-            fs::create_dir_all(&place).unwrap();
-            fs::copy(&module, place.join(name)).unwrap();
-        }
-    }
+    super::bring_to(&scene);
     scene
 }
 

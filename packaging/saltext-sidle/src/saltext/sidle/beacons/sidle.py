@@ -18,7 +18,8 @@ Events, with the prefix of each beacon (``salt/beacon/<id>/sidle/``):
 ``damaged``        files of a release were damaged; ``left`` says how many still are
 =================  ====================================================================================
 
-Each event has ``instance``, ``package`` and ``release``; that of a switch its ``switch`` (number), ``purpose``, ``from``, ``cause`` and ``text``.
+Each event has ``instance``, ``package`` and ``release``; that of a switch its ``switch`` (number), ``purpose``, ``from``, ``cause`` and ``text``;
+if it had a downtime, its length in seconds is ``downtime``, and ``missed`` is the command that lists on the master what was published then.
 
 The beacon keeps in the minion's cache what it has sent. So a restarted minion, and the new process after a switch, send no event again; what happened
 while no minion ran is sent when the minion is back. The first run of the beacon sends nothing.
@@ -26,6 +27,7 @@ while no minion ran is sent when the minion is back. The first run of the beacon
 
 import json
 import os
+import re
 
 __virtualname__ = "sidle"
 
@@ -99,7 +101,17 @@ def _told(switch):
         "from": switch["from"],
         "cause": failure.get("cause"),
         "text": failure.get("text"),
+        **_downtime(switch),
     }
+
+
+def _downtime(switch):
+    """Returns how long nobody heard jobs in a switch, in seconds, and the command that lists on the master what was published then."""
+    seconds = switch.get("downtime_milliseconds", 0) / 1000
+    if not seconds:
+        return {}
+    begun = re.sub(r"\.\d+", "", switch["requested_at"])
+    return {"downtime": seconds, "missed": f"salt-run sidle.missed {__opts__['id']} since={begun}"}
 
 
 def _path():

@@ -30,7 +30,7 @@ class Again:
         """
         names.rollout(jid)
         with self._locked():
-            asked = self._asked(jid)
+            asked = self.asked(jid)
             wanted = [minion for minion in ids if minion not in asked]
             if not wanted:
                 return None
@@ -48,7 +48,8 @@ class Again:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def _asked(self, jid):
+    def asked(self, jid):
+        """Returns which minions were asked to run a job again. Raises `MissingError`."""
         path = os.path.join(self._place, jid)
         if not os.path.exists(path):
             return []

@@ -8,6 +8,7 @@ go on. Unknown keys are not looked at: a later version of sidle may add some.
 
 import math
 import re
+from datetime import datetime, timezone
 from typing import NamedTuple
 
 from . import names
@@ -128,7 +129,16 @@ def _switch(told, what):
     told = table(told, what)
     found = {"id": number(told.get("id"), f"{what}: id"), "to": release(told.get("to"), f"{what}: to"), "failure": optional(_failure, told.get("failure"), f"{what}: failure")}
     key = "phase" if what == "switch" else "result"
-    return {**found, key: word(told.get(key), f"{what}: {key}")}
+    return {**found, key: word(told.get(key), f"{what}: {key}"), **(_downtime(told, what) if what == "last" else {})}
+
+
+def _downtime(told, what):
+    """Reads between which times nobody heard jobs in a switch that ended, seconds since 1970; a switch without a downtime has nothing here."""
+    length = number(told.get("downtime_milliseconds") or 0, f"{what}: downtime")
+    if not length:
+        return {}
+    begun, ended = (seconds_of(told.get(key), f"{what}: {key}") for key in ("requested_at", "ended_at"))
+    return {"downtime": {"seconds": length / 1000, "begun": begun, "ended": ended}}
 
 
 def _failure(told, what):
@@ -340,6 +350,16 @@ def release(told, what):
     if not names.is_release(told):
         raise Unreadable(f"{what} is {_kind(told)}, and no release")
     return told
+
+
+def seconds_of(told, what):
+    """Returns a time of sidle's JSON (`2026-11-24T09:12:00.123Z`), in whole seconds since 1970."""
+    if not isinstance(told, str) or not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z", told):
+        raise Unreadable(f"{what} is no time")
+    try:
+        return int(datetime.strptime(told[:19], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc).timestamp())
+    except ValueError:
+        raise Unreadable(f"{what} is no time") from None
 
 
 def number(told, what, most=NUMBER_MAX):

@@ -8,6 +8,7 @@ import time
 import salt.utils.network
 import salt.version
 
+from . import agree
 from .verdicts import Master
 
 #: So many names of masters are looked up for a plan, each once, the most frequent first: no minion makes this master ask for more.
@@ -51,12 +52,13 @@ def _host(name):
 
 class Masters:
     """
-    This master knows itself; of others it knows what its configuration says: `sidle: {masters: {NAME: {version: 3007.17, minimum_auth_version: 3}}}`.
+    This master knows itself; of others it knows what their sealed cards have told `sidle.masters`, unless its configuration says something:
+    `sidle: {masters: {NAME: {version: 3007.17, minimum_auth_version: 3}}}`.
     """
 
     def __init__(self, opts):
         self._opts, self._told = opts, (opts.get("sidle") or {}).get("masters") or {}
-        self._addresses, self._resolved = None, {}
+        self._addresses, self._resolved, self._heard = None, {}, agree.heard(opts)
         #: The names that minions have for this master, and how many names nobody looked up.
         self.own_names, self.unresolved = [], 0
 
@@ -83,6 +85,9 @@ class Masters:
                 found[name] = Master(str(own["version"]) if own.get("version") else None, own.get("minimum_auth_version"))
             elif self._is_own(name):
                 found[name] = self.this()
+            elif name in self._heard or _host(name) in self._heard:
+                # A card has the name without its port.
+                found[name] = self._heard.get(name) or self._heard[_host(name)]
             else:
                 unknown.append(name)
         self.own_names += [name for name, master in found.items() if master == self.this() and name not in self.own_names]

@@ -1,9 +1,11 @@
 """What a minion missed: the jobs that were for it and that it did not return, each with its cause."""
 
+import re
 import time
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timezone
 
-from . import answers, collect, why
+from . import again, answers, collect, why
 from .causes import CAUSES
 from .evidence import span, when
 from .jobs import Away
@@ -29,6 +31,8 @@ class Missed:
     words: str
     #: It surely did not begin there, and the minion answers.
     can_run_again: bool
+    #: It was published once more for this minion.
+    again: bool = False
 
 
 @dataclass
@@ -41,12 +45,21 @@ class Report:
     notes: "list[str]" = field(default_factory=list)
 
 
-def seconds_of(text):
-    """Returns the seconds of `30m`, `24h` or `7d`. Raises `MissingError`."""
+def seconds_of(text, now=None):
+    """Returns the seconds of `30m`, `24h` or `7d`, or those since a time in UTC (`2026-11-24T09:12:00Z`). Raises `MissingError`."""
     text = str(text).strip()
+    if re.fullmatch(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\dZ?", text):
+        try:
+            at = datetime.strptime(text.rstrip("Z").replace(" ", "T"), "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc).timestamp()
+        except ValueError:
+            raise MissingError(f"cannot use since={text}: there is no such time") from None
+        ago = (time.time() if now is None else now) - at
+        if not 0 <= ago <= 365 * UNITS["d"]:
+            raise MissingError(f"cannot use since={text}: it is a time of the last year, in UTC; by this master's clock it is {'to come' if ago < 0 else 'longer ago'}")
+        return ago
     number, unit = (text[:-1], text[-1:]) if text[-1:] in UNITS else (text, "s")
     if not (number.isascii() and number.isdigit()) or not 0 < int(number) * UNITS[unit] <= 365 * UNITS["d"]:
-        raise MissingError(f"cannot use since={answers.text(text)}: it is no time as 30m, 24h or 7d, of a year at most")
+        raise MissingError(f"cannot use since={answers.text(text)}: it is neither a span as 30m, 24h or 7d, of a year at most, nor a time in UTC as 2026-11-24T09:12:00Z")
     return int(number) * UNITS[unit]
 
 
@@ -66,7 +79,8 @@ def collect_jobs(opts, ask, minion, since):
     for each in _asked(ask, base, jobs):
         answer = why.answer(each)
         words = next(row.group for row in CAUSES if row.name == answer.cause)
-        report.jobs.append(Missed(each.jid, each.job.fun, each.job.published, answer.cause, words, is_sure(each, answer.cause)))
+        was_asked = minion in again.Again(opts).asked(each.jid)
+        report.jobs.append(Missed(each.jid, each.job.fun, each.job.published, answer.cause, words, is_sure(each, answer.cause), was_asked))
     report.jobs.sort(key=lambda job: job.published)
     return report
 
@@ -132,8 +146,8 @@ def render(report):
     lines = [f"{len(report.jobs)} jobs of the last {time_span} have no return of {report.minion}:"]
     for job in report.jobs:
         kind = " (a state: it changes the host)" if job.function.startswith("state.") else ""
-        lines.append(f"  {job.jid}  {when(job.published)}  {job.function}{kind}: {job.words}  [{job.cause}]")
-    sure = [job.jid for job in report.jobs if job.can_run_again]
+        lines.append(f"  {job.jid}  {when(job.published)}  {job.function}{kind}: {job.words}  [{job.cause}]{'; was run again' if job.again else ''}")
+    sure = [job.jid for job in report.jobs if job.can_run_again and not job.again]
     if sure:
         lines += [
             f"{len(sure)} of them surely did not begin there. Run some of them, once, in this order:",

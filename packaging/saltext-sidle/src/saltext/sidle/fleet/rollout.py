@@ -251,6 +251,7 @@ class Rollout:
         elif status.get("current") == host["to"]:
             # What comes after this rollout is judged by its own switch.
             host["before"] = last["id"] if last else 0
+            host["downtime"] = last.get("downtime") if last else None
             self._end(minion, DONE, now)
         else:
             self._order_again(minion, now, self.settings["order_seconds"], "it began no switch")

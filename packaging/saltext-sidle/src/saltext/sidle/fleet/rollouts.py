@@ -6,10 +6,11 @@ import os
 import re
 import time
 
-from . import answers, asking, beginning, driver, jobs, names, states
+from . import answers, asking, beginning, driver, jobs, meanwhile, names, states
 from . import plan as planning
 from . import table as tables
 from .bus import CHUNK, Bus
+from .cards import CardError
 from .files import FileError, Files
 from .jobs import Away
 from .records import Driven, Records
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 ANSWER_SECONDS = 20
 
 #: What prevents an act: the message says why.
-ERRORS = (planning.PlanError, RolloutError, names.WrongName, FileError, Away)
+ERRORS = (planning.PlanError, RolloutError, names.WrongName, FileError, Away, CardError)
 
 
 def failed(message):
@@ -55,8 +56,17 @@ def has_work(record):
     return is_late or record["status"] == states.RUNNING
 
 
-def _outcome(record):
-    return {**summary(record), "retcode": 1} if record["status"] in (states.HALTED, states.ABORTED) else summary(record)
+def index_of(wave):
+    """Returns the index of a wave that a person counts from 1; None: all waves. Raises `RolloutError`."""
+    if not isinstance(wave, (int, type(None))):
+        raise RolloutError("cannot roll back this wave: it is a number, 1 is the first one")
+    return None if wave is None else wave - 1
+
+
+def _outcome(opts, record):
+    missed = meanwhile.counted(opts, record["hosts"])
+    told = {**summary(record), "missed": missed} if missed else summary(record)
+    return {**told, "retcode": 1} if record["status"] in (states.HALTED, states.ABORTED) else told
 
 
 class Rollouts:
@@ -78,6 +88,12 @@ class Rollouts:
             return {}
         with self._bus() as bus:
             return bus.ask(list(ids), function, arguments, kwarg, seconds or self._own.get("answer_seconds", ANSWER_SECONDS), **options)
+
+    def details(self, name):
+        """Returns the state of a rollout with each of its hosts, and what was published while they could not hear."""
+        record = self.records.read(name)
+        missed = meanwhile.counted(self._opts, record["hosts"])
+        return {**details(record), **({"missed": missed} if missed else {})}
 
     # --- plans -----------------------------------------------------------------------------------------------------
 
@@ -138,7 +154,7 @@ class Rollouts:
 
     def _drive(self, record):
         with self.records.driving(record["id"]), self._bus() as bus:
-            return _outcome(driver.drive(record, bus, self.records))
+            return _outcome(self._opts, driver.drive(record, bus, self.records))
 
     def resume(self, name, again, take_over):
         """Continues a rollout, as a person asks."""
@@ -166,7 +182,7 @@ class Rollouts:
                     driver.unclaim(bus, record, list(record["hosts"]))
             if prepare(record):
                 driver.drive(record, bus, self.records)
-            return _outcome(record)
+            return _outcome(self._opts, record)
 
     def continue_all(self, has_work):
         """Drives each rollout that has work and no driver."""

@@ -78,6 +78,21 @@ def missed(opts, own, minion, since, form, run):
     return report.render(found) if form == "text" else report.written(found)
 
 
+def masters(opts, own, via, form):
+    """Compares this master with the others of its minions, and shows what differs."""
+    from . import agree
+
+    if form not in ("text", "data"):
+        raise planning.PlanError("cannot use this format: formats are text and data")
+    ids = [names.minion(str(each)) for each in (via if isinstance(via, (list, tuple)) else str(via).split(","))] if via else None
+
+    def ask(ids, function, arguments=(), **options):
+        return own.ask(ids, function, arguments, seconds=_seconds(opts), most=1, **options)
+
+    report = agree.compare(opts, ask, own.readable(), ids)
+    return agree.render(opts, report) if form == "text" else agree.written(report)
+
+
 def _again(jid, ids, able):
     if jid:
         return f"{len(ids)} of them run it again, as job {jid}: `salt-run jobs.lookup_jid {jid}`"

@@ -92,6 +92,18 @@ class Master:
             if load and minion in (load["Minions"] or ()) and not collect.is_own_question(load):
                 yield jid, self.job(jid)
 
+    def unreturned_since(self, since, minions):
+        """Yields the jobs that were published after a time, the newest first: when, and which of these minions they were for that did not return them."""
+        for jid in self._newest_jobs():
+            published = facts.time_of(jid) or since
+            if published < since:
+                return
+            load = collect.stored_job(self._cache, self._name, jid)
+            if load and not collect.is_own_question(load):
+                found = {minion for minion in minions.intersection(load["Minions"] or ()) if not self._has_returned(jid, minion)}
+                if found:
+                    yield published, found
+
     def newest_with_missing(self):
         """Returns the newest job that lacks a return, and that a command has stopped waiting for; None: there is none."""
         # The time that a command waits for an answer, before it asks who still works on the job.

@@ -210,7 +210,7 @@ def _way_back(facts, wanted, masters):
 def _unknown(wanted, masters):
     names = sorted(name for name, master in masters.items() if master.version is None)
     if names and is_salt(wanted.package):
-        yield f"not known: the version of its master {', '.join(names)}; name it in `sidle: {{masters: …}}` of this master's configuration"
+        yield f"not known: the version of its master {', '.join(names)}: `salt-run sidle.masters` there, then here; or `sidle: {{masters: …}}` in this master's configuration"
 
 
 def _lockouts(runs, wanted, masters):

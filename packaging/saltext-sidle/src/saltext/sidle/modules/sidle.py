@@ -27,12 +27,15 @@ import json
 import os
 
 try:
+    import _sidle_cards as sidle_cards
     import _sidle_program as sidle_program
 except ImportError:
     # Whoever imports the installed package, and not Salt's loader: its pages.
+    from saltext.sidle.modules import _sidle_cards as sidle_cards
     from saltext.sidle.modules import _sidle_program as sidle_program
 else:
-    # After a sync a minion that runs has the module of before.
+    # After a sync a minion that runs has the modules of before.
+    importlib.reload(sidle_cards)
     importlib.reload(sidle_program)
 
 __virtualname__ = "sidle"
@@ -335,3 +338,17 @@ def job(jid=None):
     }
     options = {name: __opts__[name] for name in JOB_OPTIONS if isinstance(__opts__.get(name), str)}
     return {**own, **_sidle().run("job", [jid or None], package=_sidle().package(), options=json.dumps(options))}
+
+
+def masters_card(card=None):
+    """
+    Returns the cards that the other masters of this minion have left here, and leaves that of the master that asks. A card is digests of a master's keys,
+    roots and settings, which no minion can read; nothing is decided by it. The runner's function ``sidle.masters`` calls this.
+
+    card
+        The card of the master that asks [default: it leaves none]
+    """
+    try:
+        return sidle_cards.exchange(__opts__, card)
+    except (OSError, ValueError) as error:
+        return _sidle().failed(f"cannot keep the card of {__opts__.get('master')}: {error}", "`salt-run sidle.masters` on that master makes another one")

@@ -21,13 +21,12 @@ Configuration of the master, all optional:
       package: salt-minion
       chunk: 200                               # so many minions are asked by one job
       answer_seconds: 20                       # and so long they are waited for
-      masters:                                 # what this master cannot know of the minions' other masters
+      masters:                                 # instead of what ``sidle.masters`` hears of the minions' other masters
         m2.example: {version: 3007.17, minimum_auth_version: 3}
 
 Copied instead of installed, this file needs the directory ``fleet`` of the extension two directories above it, as in the source.
 """
 
-import dataclasses
 import os
 import sys
 
@@ -41,7 +40,7 @@ from saltext.sidle.fleet import missing as silence
 from saltext.sidle.fleet import names, shown, states
 from saltext.sidle.fleet import plan as planning
 from saltext.sidle.fleet import rollouts as own_rollouts
-from saltext.sidle.fleet import table as tables
+from saltext.sidle.fleet import wanted as wanting
 
 __virtualname__ = "sidle"
 
@@ -191,21 +190,8 @@ def rollout(
     options = {"source": source, "install_rate": install_rate, "splay": splay, "at_window": at_window}
 
     def begin():
-        own = _rollouts()
-        if plan and (tgt is not None or release is not None):
-            raise planning.PlanError("cannot use a target or a release beside a plan: the plan has them")
-        if not plan and (tgt is None or release is None):
-            raise planning.PlanError("cannot begin a rollout of nothing: name a target and a release, or a plan, as in plan=november.json")
-        old = own.written_plan(plan) if plan else None
-        wanted = None if old else _wanted(release, package, canary, percents, by, order, "", sign_in)
-        own_name = own.free_name(name, (old or wanted).package, (old or wanted).release)
-        if old:
-            made = own.plan_again(old, source, at_window, sign_in)
-        else:
-            made = own.plan((tgt, tgt_type), dataclasses.replace(wanted, seed=own_name), source, at_window)
-        if not despite_failures:
-            own.check_failures(made.package, made.release)
-        return tables.table(made) if test else own.begin(own_name, made, _settings(settings), options)
+        given = wanting.Given(tgt, tgt_type, release, plan, name, sign_in, despite_failures, test)
+        return wanting.begin(_rollouts(), given, lambda: _wanted(release, package, canary, percents, by, order, "", sign_in), _settings(settings), options)
 
     return _answered(begin)
 
@@ -246,12 +232,7 @@ def rollback(name, wave=None, test=False, **settings):
 
         salt-run sidle.rollback salt-minion-3007.17-1-20261124-091200 wave=2
     """
-    def roll_back():
-        if not isinstance(wave, (int, type(None))):
-            raise states.RolloutError("cannot roll back this wave: it is a number, 1 is the first one")
-        return _rollouts().roll_back(str(name), None if wave is None else wave - 1, test, _settings(settings))
-
-    return _answered(roll_back)
+    return _answered(lambda: _rollouts().roll_back(str(name), own_rollouts.index_of(wave), test, _settings(settings)))
 
 
 def take_up(minion):
@@ -331,7 +312,7 @@ def show(name):
 
         salt-run sidle.show salt-minion-3007.17-1-20261124-091200
     """
-    return _answered(lambda: own_rollouts.details(_rollouts().records.read(str(name))))
+    return _answered(lambda: _rollouts().details(str(name)))
 
 
 def why(minion, jid=None, format="text"):
@@ -386,7 +367,7 @@ def missed(minion, since="24h", format="text", run=None):
     minion; changes nothing, unless ``run`` is given.
 
     since
-        How far back: ``30m``, ``24h``, ``7d``, as far as the job cache goes
+        How far back: ``30m``, ``24h``, ``7d``, or a time in UTC (``2026-11-24T09:12:00Z``), as far as the job cache goes
 
     run
         Publish these jobs again, with the same arguments, the oldest first: a list of ids, or ``True`` for all that surely did not begin there. Each is run again
@@ -398,3 +379,18 @@ def missed(minion, since="24h", format="text", run=None):
         salt-run sidle.missed web17 since=2h run='[20261124091200123456, 20261124091201000000]'
     """
     return _answered(lambda: shown.missed(__opts__, _rollouts(), minion, since, format, run))
+
+
+def masters(via=None, format="text"):
+    """
+    Says whether the other masters of this master's minions agree with it: accepted keys, nodegroups, roots, settings, versions and rollouts; what differs, and
+    what to copy. Leaves a card with a few minions, and reads those of the others there, as old as their last ``sidle.masters``: docs/rollouts.md.
+
+    via
+        The minions, a list [default: a few that are connected and have other masters]
+
+    .. code-block:: bash
+
+        salt-run sidle.masters
+    """
+    return _answered(lambda: shown.masters(__opts__, _rollouts(), via, format))
