@@ -21,7 +21,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// How long a key may wait for its acceptance.
-const WAIT: Duration = Duration::from_mins(15);
+const WAIT: Duration = Duration::from_secs(15 * 60);
 /// How often the masters are asked meanwhile.
 const INTERVAL: Duration = Duration::from_secs(5);
 
@@ -127,7 +127,9 @@ impl Host<'_> {
             }
             if open != told {
                 self.context.output.step(format!("start: the key of {} is {}", shown.id, shown.key));
-                open.iter().for_each(|line| self.context.output.step(format!("start: waits: {line}")));
+                for line in &open {
+                    self.context.output.step(format!("start: waits: {line}"));
+                }
                 told.clone_from(&open);
             }
             if clock::since_boot().saturating_sub(begun) + INTERVAL > wait {

@@ -151,13 +151,11 @@ impl Introducer for FirstMinion {
 
     fn file(&self, told: &Told) -> FirstFile {
         // JSON is YAML, whatever a name looks like.
-        let mut text = format!("# Written by `sidle setup --start`.\nmaster: {}\n", json!(told.peers));
-        if let Some(id) = &told.id {
-            text.push_str(&format!("id: {}\n", json!(id)));
-        }
-        if let Some(pin) = &told.pin {
-            text.push_str(&format!("master_finger: {}\n", json!(pin)));
-        }
+        let mut lines =
+            vec!["# Written by `sidle setup --start`.".to_owned(), format!("master: {}", json!(told.peers))];
+        lines.extend(told.id.iter().map(|id| format!("id: {}", json!(id))));
+        lines.extend(told.pin.iter().map(|pin| format!("master_finger: {}", json!(pin))));
+        let text = lines.join("\n") + "\n";
         FirstFile { path: FIRST_FILE.into(), text }
     }
 
