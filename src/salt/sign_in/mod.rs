@@ -13,8 +13,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const ASKING: &str = include_str!("sign_in.py");
-const INTRODUCING: &str = include_str!("introduce.py");
+const SCRIPT: &str = include_str!("sign_in.py");
 /// How long a master may take to answer a sign-in. A busy one takes a second or two.
 pub(super) const ANSWER_SECONDS: u64 = 8;
 /// How long Salt takes to be loaded, on a slow host.
@@ -67,7 +66,7 @@ pub(super) struct Minion<'a> {
 impl Minion<'_> {
     /// Calls a function of the programs with the configuration directory and these words; None: it took too long.
     fn call<T: DeserializeOwned>(self, call: &str, words: &[String], wait: Duration) -> Result<Option<T>, String> {
-        let text = format!("{ASKING}{INTRODUCING}\n\n{call}(*sys.argv[1:])\n");
+        let text = format!("{SCRIPT}\n\n{call}(*sys.argv[1:])\n");
         let mut program = Program::python(self.release.tree.join("bin/python3")).passing(self.passed.clone());
         program = program.argument("-c").argument(text).argument(self.configuration);
         program = words.iter().fold(program, Program::argument);

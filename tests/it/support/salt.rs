@@ -393,8 +393,9 @@ impl Minion {
         }
         // Salt refuses a key that is there twice.
         let mine = if options.contains("mine_enabled:") { "" } else { "mine_enabled: False\n" };
+        let short = if options.contains("keysize:") { "" } else { SHORT_KEY };
         let text = format!(
-            "root_dir: {}\npki_dir: /keys\nid: {id}\nuser: root\nlog_level: info\n{SHORT_KEY}{mine}{options}",
+            "root_dir: {}\npki_dir: /keys\nid: {id}\nuser: root\nlog_level: info\n{short}{mine}{options}",
             root.path().display()
         );
         fs::write(root.path().join("etc/minion"), text).unwrap();
