@@ -190,7 +190,7 @@ def bound(seconds):
 class Grains(dict):
     """The grains, which notice who reads them."""
 
-    readers: "typing.ClassVar[dict]" = {}
+    readers: typing.ClassVar[dict] = {}
     reader = None
 
     def noticed(self, name):
