@@ -11,14 +11,14 @@ the child: only ids and functions, names of known arguments, and hashes by KEY, 
     reasons: [{kind, name, sls}]             why there are no states; kinds: memory | pillar | files | empty | time | failed,
                                              and what rendering says: sls | template | renderer | function | requisite |
                                              recursive | top | render
-    states: [{id, sls, function, arguments: {name: hash}, unstable, rendered_with, run_with}]
+    states: [{id, sls, function, arguments: {name: hash}, unstable, rendered_with, run_with, options}]
             unstable: names of arguments that two renderings of this release did not agree on; "": on the whole state
             rendered_with, run_with: the grains that its SLS, and its run, have read
+            options: {name: default}, which its text names, and which this host has not set
     results: null, or [{result, comment, changes}]    in the order of `states`, null for a state without one; text and changes as hashes
     untested: null, or {exception, id, function}      which state ended the run, so that there are no results
     grains: {name: hash}                     those that were read
     signatures: {function: {argument: default}}    of the state functions
-    options: {sls: {option: default}}        those that its text names, and that this host has not set
     seconds
 """
 
@@ -93,7 +93,7 @@ def report(wanted, opts, origin):
     """The whole of `highstate`."""
     started = time.monotonic()
     found = {"source": "own" if origin["local"] else "cache", "pillar_age": None, "reasons": [], "states": [], "results": None,
-             "untested": None, "grains": {}, "signatures": {}, "options": {}}
+             "untested": None, "grains": {}, "signatures": {}}
     try:
         if not wanted.in_memory:
             raise Reason("memory")
@@ -190,7 +190,7 @@ def bound(seconds):
 class Grains(dict):
     """The grains, which notice who reads them."""
 
-    readers: "typing.ClassVar[dict]" = {}
+    readers: typing.ClassVar[dict] = {}
     reader = None
 
     def noticed(self, name):
@@ -222,7 +222,7 @@ class Work:
         self.paths = re.compile("|".join(map(re.escape, {os.path.realpath(sys.prefix), sys.prefix})) + r"|" +
                                 re.escape(wanted.place) + r"[\w./-]*")
         self.broken_top, self.unrendered = False, None
-        self.tested, self.last, self.ids, self.named_options = None, ("", ""), frozenset(), {}
+        self.tested, self.last, self.ids, self.texts = None, ("", ""), frozenset(), {}
         self.watch()
 
     def read_pillar(self):
@@ -275,7 +275,7 @@ class Work:
         def rendering(high, sls, saltenv, *more, **named):
             before, Grains.reader = Grains.reader, ("sls", sls)
             try:
-                self.named_options.setdefault(sls, self.options_of(high, sls, saltenv))
+                self.texts.setdefault(sls, self.text_of(high, sls, saltenv))
                 return render(high, sls, saltenv, *more, **named)
             finally:
                 Grains.reader = before
@@ -313,16 +313,21 @@ class Work:
         base.render_state, base.get_tops, template.check_render_pipe_str = rendering, gathering, piping
         state.call, state.call_chunks, state.compile_high_data = calling, running, compiling
 
-    def options_of(self, high, sls, saltenv):
-        """Options that the text of an SLS names, with the defaults that this host leaves them."""
-        import salt.config
-
+    def text_of(self, high, sls, saltenv):
+        """The text of an SLS as it is before it is rendered."""
         path = high.client.get_state(sls, saltenv).get("dest")
         if not path:
-            return {}
+            return ""
         with open(path, encoding="utf-8", errors="replace") as file:
-            words = set(re.findall(r"\w+", file.read()))
-        defaults = salt.config.DEFAULT_MINION_OPTS
+            return file.read()
+
+    def options_of(self, part):
+        """Options that the text of a state names, with the defaults that this host leaves them."""
+        import salt.config
+
+        text = self.texts.get(part["__sls__"], "")
+        own = re.search(rf"^{re.escape(str(part['__id__']))}:.*\n(?:(?:[ \t#{{].*)?\n)*", text, re.M)
+        words, defaults = set(re.findall(r"\w+", own[0] if own else text)), salt.config.DEFAULT_MINION_OPTS
         return {name: self.plain(repr(defaults[name]))[:NAME_LENGTH_MAX] for name in sorted(words & set(defaults))
                 if self.opts.get(name) == defaults[name]}
 
@@ -363,7 +368,7 @@ class Work:
         states = self.states(low, second, signatures)
         read = sorted({name for state in states for name in state["rendered_with"] + state["run_with"]})
         return {"pillar_age": self.pillar_age, "states": states, "results": results and [self.result(results, part) for part in low],
-                "untested": untested, "signatures": signatures, "options": self.named_options,
+                "untested": untested, "signatures": signatures,
                 "grains": {name: self.hash(self.opts["grains"].peek(name)) for name in read}}
 
     def states(self, low, again, signatures):
@@ -379,7 +384,7 @@ class Work:
             unstable = sorted(name for name in {*arguments, *once_more} if arguments.get(name) != once_more.get(name)) if other else [""]
             grains = [sorted(Grains.readers.get(reader, ())) for reader in (("sls", part["__sls__"]), ("state", tag))]
             found.append({"id": identity, "sls": str(part["__sls__"])[:NAME_LENGTH_MAX], "function": function, "arguments": arguments,
-                          "unstable": unstable, "rendered_with": grains[0], "run_with": grains[1]})
+                          "unstable": unstable, "rendered_with": grains[0], "run_with": grains[1], "options": self.options_of(part)})
         return found
 
     def arguments(self, part, known):

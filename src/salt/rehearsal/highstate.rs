@@ -25,8 +25,6 @@ pub struct Highstate {
     pub untested: Option<Untested>,
     pub grains: BTreeMap<String, String>,
     pub signatures: BTreeMap<String, BTreeMap<String, String>>,
-    #[serde(default)]
-    pub options: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 /// Why there are no states.
@@ -49,6 +47,7 @@ pub struct State {
     pub unstable: BTreeSet<String>,
     pub rendered_with: BTreeSet<String>,
     pub run_with: BTreeSet<String>,
+    pub options: BTreeMap<String, String>,
 }
 
 /// What came of a state, in hashes.

@@ -163,7 +163,10 @@ impl Pair<'_> {
             now.rendered_with.union(&before.rendered_with).collect()
         };
         let changed = |name: &&&String| self.new.grains.get(**name) != self.old.grains.get(**name);
-        causes.extend(read.iter().filter(changed).map(|name| format!("the grain {name} has another value")));
+        let reader = if is_same { "its run" } else { "its SLS" };
+        causes.extend(
+            read.iter().filter(changed).map(|name| format!("{reader} reads the grain {name}, which has another value")),
+        );
         if is_same {
             let taken = self.new.signatures.get(&now.function).into_iter().flatten();
             causes.extend(taken.filter(|(name, _)| !now.arguments.contains_key(*name)).filter_map(|(name, value)| {
@@ -171,10 +174,9 @@ impl Pair<'_> {
                 Some(format!("the default of {name} was {old}, and is {value}"))
             }));
         } else {
-            let named = self.new.options.get(&now.sls).into_iter().flatten();
-            causes.extend(named.filter_map(|(name, value)| {
-                let old = self.old.options.get(&before.sls)?.get(name).filter(|old| *old != value)?;
-                Some(format!("the default of the option {name} was {old}, and is {value}"))
+            causes.extend(now.options.iter().filter_map(|(name, value)| {
+                let old = before.options.get(name).filter(|old| *old != value)?;
+                Some(format!("the default of the option {name}, which its text names, was {old}, and is {value}"))
             }));
         }
         causes
@@ -188,7 +190,7 @@ impl Pair<'_> {
         if compared.differences.is_empty() && compared.why.is_none() {
             notes.push(format!("the highstate is the same with both releases: {how}"));
         } else {
-            notes.push(format!("{} of the highstate: {how}", differ(compared.differences.len())));
+            notes.push(format!("{}: {how}", differ(compared.differences.len())));
         }
         for difference in heavy.iter().take(STATES_MAX) {
             blocking.push(format!("the highstate differs: {}", told(difference)));
@@ -246,9 +248,9 @@ fn of(state: &State, what: Vec<What>, arguments: Vec<String>) -> Difference {
 
 fn differ(count: usize) -> String {
     match count {
-        0 => "no difference was found in the states".to_owned(),
-        1 => "1 state differs".to_owned(),
-        _ => format!("{count} states differ"),
+        0 => "no state of the highstate differs".to_owned(),
+        1 => "1 state of the highstate differs".to_owned(),
+        _ => format!("{count} states of the highstate differ"),
     }
 }
 
@@ -303,7 +305,7 @@ mod tests {
     fn highstate(more: &Value) -> Value {
         let mut whole = json!({
             "source": "cache", "pillar_age": 7200, "reasons": [], "states": [], "results": null, "untested": null,
-            "grains": {}, "signatures": {}, "options": {},
+            "grains": {}, "signatures": {},
         });
         whole.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         whole
@@ -312,7 +314,7 @@ mod tests {
     fn state(id: &str, arguments: &Value) -> Value {
         json!({
             "id": id, "sls": "web", "function": "file.managed", "arguments": arguments, "unstable": [],
-            "rendered_with": ["os"], "run_with": ["cpu"],
+            "rendered_with": ["os"], "run_with": ["cpu"], "options": {},
         })
     }
 
@@ -336,8 +338,7 @@ mod tests {
             &json!({"states": [one, other], "grains": {"os": "a", "cpu": "c"}}),
             &json!({"states": [one, two], "grains": {"os": "b", "cpu": "d"}}),
         );
-        let words =
-            "the highstate differs: two, file.managed in web: other arguments: name (the grain os has another value)";
+        let words = "the highstate differs: two, file.managed in web: other arguments: name (its SLS reads the grain os, which has another value)";
         assert_eq!(found.blocking, [words]);
         assert!(found.compared.refuses);
         let found = compared(&json!({"states": [one]}), &json!({"states": [one, two]}));

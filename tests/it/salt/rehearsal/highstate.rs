@@ -136,14 +136,15 @@ fn of_ten_states_the_five_that_change_between_two_releases_are_named_with_their_
     let (rendered, text) = (&[What::Arguments, What::Text][..], &[What::Text][..]);
     assert_eq!(what, [rendered, text, text, rendered, &[What::Function, What::Text]]);
     assert_eq!(states.differences[0].arguments, ["comment"]);
-    let cause = "the default of the option gpg_decrypt_must_succeed was False, and is True";
-    assert!(states.differences[0].causes.contains(&cause.to_owned()), "{:?}", states.differences[0]);
+    let cause = "the default of the option gpg_decrypt_must_succeed, which its text names, was False, and is True";
+    let causes: Vec<&[String]> = states.differences.iter().map(|difference| difference.causes.as_slice()).collect();
+    assert_eq!(causes, [&[cause.to_owned()][..], &[], &[], &[], &["the function is gone".to_owned()]]);
     let gone = one(&found.blocking, "the function is gone");
     assert!(gone.starts_with(&format!("the highstate differs: gone, {GONE} in site: it cannot be applied")), "{gone}");
     one(&found.blocking, "filter, test.configurable_test_state in site: other arguments: comment");
     one(
         &found.notes,
-        "5 states differ of the highstate: 10 states, rendered, and tested with test=True from this host's own files",
+        "5 states of the highstate differ: 10 states, rendered, and tested with test=True from this host's own files",
     );
     one(&found.notes, "only the text of the result differs: words (grains.list_present), lines (file.keyvalue)");
     assert_eq!(host.highstate(NEW, Depth::Test, 60)["states"].as_array().unwrap().len(), 10);
