@@ -66,7 +66,7 @@ pub(super) struct Minion<'a> {
 impl Minion<'_> {
     /// Calls a function of the programs with the configuration directory and these words; None: it took too long.
     fn call<T: DeserializeOwned>(self, call: &str, words: &[String], wait: Duration) -> Result<Option<T>, String> {
-        let text = format!("{SCRIPT}\n\n{call}(*sys.argv[1:])\n");
+        let text = format!("{SCRIPT}\n\nimport sys\n\n{call}(*sys.argv[1:])\n");
         let mut program = Program::python(self.release.tree.join("bin/python3")).passing(self.passed.clone());
         program = program.argument("-c").argument(text).argument(self.configuration);
         program = words.iter().fold(program, Program::argument);

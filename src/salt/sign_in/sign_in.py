@@ -10,7 +10,6 @@ import getpass
 import json
 import os
 import shutil
-import sys
 
 
 def no_keys(*_, **__):
