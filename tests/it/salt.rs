@@ -19,3 +19,4 @@ mod saltext;
 mod stream;
 mod tryout;
 mod upstream;
+mod uses;

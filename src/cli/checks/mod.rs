@@ -7,3 +7,4 @@ pub mod job;
 pub mod metrics;
 pub mod status;
 pub mod trees;
+pub mod uses;

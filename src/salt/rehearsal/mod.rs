@@ -9,6 +9,7 @@ pub mod extras;
 pub mod lost;
 mod packaged;
 pub mod report;
+mod uses;
 mod words;
 
 use crate::bundle::contents::Offers;
@@ -18,6 +19,7 @@ use crate::rehearsal::extras::Builder;
 use crate::rehearsal::lost::{Lost, Successors};
 use crate::rehearsal::{Former, Performance, Rehearsal, Rehearser, Role, Scene};
 use report::RehearsalReport;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// The program, in a tree's `lib/python3.…/site-packages`.
@@ -112,6 +114,10 @@ impl Rehearser for SaltRehearser {
 
     fn packaged(&self, leader: &Identity) -> Former {
         packaged::of(leader)
+    }
+
+    fn uses_file(&self, options: Option<&Value>, state: &Path) -> Option<PathBuf> {
+        uses::file(options, state)
     }
 
     fn successors(&self) -> Option<Successors> {
