@@ -103,22 +103,9 @@ impl Uses {
         names.filter_map(|(kind, name, days)| summed(kind, name, days)).collect()
     }
 
-    /// The used functions of what is lost. Salt's own modules may call less in another release: their calls count where the whole module is lost.
+    /// The used functions of what is lost.
     pub fn of(&self, lost: &Lost) -> Vec<Use> {
-        let by_salt = (lost.kind == "module" && lost.whole).then_some(BY_SALT);
-        [kind(&lost.kind)].into_iter().chain(by_salt).flat_map(|kind| self.of_kind(kind, lost)).collect()
-    }
-
-    fn of_kind(&self, kind: &str, lost: &Lost) -> Vec<Use> {
-        let Some(names) = self.kinds.get(kind) else { return Vec::new() };
-        let is_lost = |name: &str| {
-            let (module, function) = name.split_once('.').unwrap_or((name, ""));
-            // Renderers and outputters are listed by their module alone.
-            let whole = lost.whole || lost.functions.iter().any(String::is_empty);
-            module == lost.module && (whole || lost.functions.iter().any(|lost| lost == function))
-        };
-        let used = names.iter().filter(|(name, _)| is_lost(name));
-        used.filter_map(|(name, days)| summed(kind, name, days)).collect()
+        self.all().into_iter().filter(|each| is_use_of(lost, &each.kind, &each.name)).collect()
     }
 
     /// On how many days it was counted.
@@ -160,9 +147,16 @@ impl Use {
     }
 }
 
-/// The kind's one name: lists of older releases have another.
-fn kind(of: &str) -> &str {
-    if of == "executors" { "executor" } else { of }
+/// Whether a function that was called is one of those that are lost. Salt's own modules may call less in another release: their calls count where the
+/// whole module is lost.
+pub fn is_use_of(lost: &Lost, kind: &str, name: &str) -> bool {
+    // Lists of older releases have another name for this kind.
+    let of_lost = if lost.kind == "executors" { "executor" } else { &lost.kind };
+    let (module, function) = name.split_once('.').unwrap_or((name, ""));
+    // Renderers and outputters are listed by their module alone.
+    let whole = lost.whole || lost.functions.iter().any(String::is_empty);
+    let is_kind = kind == of_lost || (kind == BY_SALT && of_lost == "module" && lost.whole);
+    is_kind && module == lost.module && (whole || lost.functions.iter().any(|lost| lost == function))
 }
 
 fn summed(kind: &str, name: &str, days: &[(Day, u64)]) -> Option<Use> {

@@ -40,8 +40,7 @@ pub fn weighed(
 ) -> Result<Rehearsal, StoreError> {
     let mut found = found;
     let unloaded = rehearser.listed_only();
-    // A release that does not come up has no list of its own.
-    if !unloaded.is_empty() && found.blocking.is_empty() {
+    if !unloaded.is_empty() {
         let (trial, former) = (store.manifest(to)?, store.manifest(from)?);
         match rehearser.lost(&trial.offers, &former.offers) {
             Some(lost) => found.lost.extend(lost.into_iter().filter(|lost| unloaded.contains(&lost.kind.as_str()))),
