@@ -7,6 +7,7 @@ use crate::cli::author::manifests;
 use crate::cli::facts::{Facts, count};
 use crate::cli::{Context, Ended, agents, input, usage};
 use crate::failure::{Class, Report};
+use crate::rehearsal::Rehearser;
 use crate::rehearsal::lost::{Lost, Successors};
 use crate::rehearsal::uses::is_use_of;
 use serde::Deserialize;
@@ -67,7 +68,7 @@ pub(super) fn suggest(
     let is_used =
         |lost: &&Lost| uses.as_ref().is_none_or(|uses| uses.iter().any(|each| is_use_of(lost, &each.kind, &each.name)));
     let wanted: Vec<&Lost> = lost.iter().filter(is_used).collect();
-    let successors = rehearser.and_then(|rehearser| rehearser.successors());
+    let successors = rehearser.and_then(Rehearser::successors);
     let found = Suggestion::of(&wanted, (&former.offers, &trial.offers), successors);
     let value = json!({"suggested": {
         "from": former.release(), "to": trial.release(), "lost": lost.len(), "wanted": wanted.len(), "extras": found.extras, "keep_modules": found.keep,

@@ -80,7 +80,6 @@ def test_the_runner_lists_no_rollouts_on_a_new_master(master_opts):
     assert "formats are text and data" in runners["sidle.uses"](format="html")["error"]
 
 
-
 def test_the_wrapper_of_salt_ssh_has_what_needs_the_master_and_nothing_else(minion_opts):
     wrapper = salt.loader.ssh_wrapper(minion_opts, {}, {})
     assert sorted(name for name in wrapper if name.startswith("sidle.")) == ["sidle.install", "sidle.pin"]

@@ -27,21 +27,21 @@ fn recipe_lines_are_suggested(host: &Host, old: &Path, new: &Path) {
         "{all}"
     );
     assert!(keep.contains(&"states.tomcat".to_owned()) && !keep.iter().any(|name| name.ends_with(".zabbix")), "{all}");
-    let uses = host.path("uses.json");
+    let file = host.path("uses.json");
     let fleet = r#"{"schema":1,"package":"salt-minion","hosts":812,"enough":800,"uncounted":{},"uses":[
         {"kind":"module","name":"vault.read_secret","hosts":812,"times":9000,"last":"2026-11-20"},
         {"kind":"states","name":"tomcat.war_deployed","hosts":3,"times":4,"last":"2026-11-02"},
         {"kind":"module","name":"test.ping","hosts":812,"times":812,"last":"2026-11-20"}]}"#;
-    fs::write(&uses, fleet).unwrap();
-    let used = suggested(&["--uses", text(&uses)]);
+    fs::write(&file, fleet).unwrap();
+    let used = suggested(&["--uses", text(&file)]);
     assert_eq!((of(&used, "extras").len(), of(&used, "keep_modules")), (1, vec!["states.tomcat".to_owned()]), "{used}");
     assert!(of(&used, "extras")[0].starts_with("saltext-vault==") && used["wanted"] == 2, "{used}");
-    let words = host.sidle(&["pack", "--suggest-extras", text(old), text(new), "--uses", text(&uses)]).ok();
+    let words = host.sidle(&["pack", "--suggest-extras", text(old), text(new), "--uses", text(&file)]).ok();
     for part in ["2 of them used", "extras = [\"saltext-vault==", "--keep-modules states.tomcat --from "] {
         assert!(words.contains(part), "{part}: {words}");
     }
-    fs::write(&uses, "{}").unwrap();
-    let refused = host.sidle(&["pack", "--suggest-extras", text(old), text(new), "--uses", text(&uses)]);
+    fs::write(&file, "{}").unwrap();
+    let refused = host.sidle(&["pack", "--suggest-extras", text(old), text(new), "--uses", text(&file)]);
     assert!(refused.code == Some(2) && refused.stderr.contains("cannot read the uses in"), "{refused:?}");
 }
 
