@@ -1,5 +1,6 @@
 """What a fleet uses is added up by function, whatever a host says. Run by `scripts/lint`; needs no Salt."""
 
+import itertools
 import json
 import unittest
 
@@ -28,7 +29,7 @@ class Counts(unittest.TestCase):
         made = uses.added("salt-minion", {minion: answers.taken(uses.read, each) for minion, each in found.items()}, [*found, "web5"])
         self.assertEqual((made.hosts, made.enough), (2, 1))
         self.assertEqual(made.uses[0], {"kind": "module", "name": "vault.read_secret", "hosts": 2, "times": 15, "last": "2026-11-20"})
-        self.assertEqual(sorted(sum(made.uncounted.values(), [])), ["web3", "web4", "web5"])
+        self.assertEqual(sorted(itertools.chain(*made.uncounted.values())), ["web3", "web4", "web5"])
         shown = uses.text(made)
         self.assertIn("module vault.read_secret:  2 hosts, 15 times, last on 2026-11-20", shown)
         for part in ("2 hosts have counted what they use, 1 of them", "web3: cannot tell", "web4: it lacks this extension", "web5: it does not answer"):
@@ -44,18 +45,18 @@ class Counts(unittest.TestCase):
         self.assertTrue(all(isinstance(each, answers.Unreadable) for each in found.values()), found)
         found["good"] = answers.taken(uses.read, told((*PING, 1, "2026-11-01")))
         made = uses.added("salt-minion", found, found)
-        self.assertEqual((made.hosts, len(made.uses), len(sum(made.uncounted.values(), []))), (1, 1, len(evil)))
+        self.assertEqual((made.hosts, len(made.uses), sum(map(len, made.uncounted.values()))), (1, 1, len(evil)))
         self.assertTrue(uses.text(made).replace("\n", "").isprintable())
 
     def test_a_fleets_uses_are_written_for_the_packager(self):
-        class Files:
-            written = {}
+        written = {}
 
+        class Files:
             def path(self, name):
                 return f"/files/{name}"
 
             def write(self, name, text):
-                self.written[name] = text
+                written[name] = text
                 return self.path(name)
 
         class Own:
@@ -69,8 +70,8 @@ class Counts(unittest.TestCase):
         self.addCleanup(setattr, uses.asking, "resolve", original)
         said = uses.show({}, Own(), ("*", "glob"), None, "data", "uses.json")
         self.assertEqual(said, "salt-minion: functions used: 1, on 2 hosts; written to /files/uses.json")
-        written = json.loads(Files.written["uses.json"])
-        self.assertEqual((written["schema"], written["hosts"], written["uses"][0]["hosts"]), (1, 2, 2))
+        found = json.loads(written["uses.json"])
+        self.assertEqual((found["schema"], found["hosts"], found["uses"][0]["hosts"]), (1, 2, 2))
         with self.assertRaisesRegex(uses.UsesError, "formats are text and data"):
             uses.show({}, Own(), ("*", "glob"), None, "html", None)
 
