@@ -21,6 +21,7 @@ use crate::rehearsal::{Former, Performance, Rehearsal, Rehearser, Role, Scene};
 use report::RehearsalReport;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+pub(in crate::salt) use uses::USES_NAME;
 
 /// The program, in a tree's `lib/python3.…/site-packages`.
 const SCRIPT_NAME: &str = "sidle_rehearsal.py";
