@@ -1,6 +1,6 @@
 //! `run`: check, lease, exec. A release's programs start only this way: from the real versioned path, never through `current`.
 
-use crate::agent::gate::{GATE_VARIABLE, ROLE_VARIABLE};
+use crate::agent::gate::{GATE_VARIABLE, ROLE_VARIABLE, USES_VARIABLE};
 use crate::agent::{AgentSettings, Answers, Registry};
 use crate::bundle::manifest::{Head, Service};
 use crate::crash_point;
@@ -28,8 +28,8 @@ const TITLE_ROOM_VARIABLE: &str = "SIDLE_TITLE_ROOM";
 /// What a supervisor tells its agent.
 const OF_THE_SUPERVISOR: [&str; 3] = [GATE_VARIABLE, ROLE_VARIABLE, TRIAL_VARIABLE];
 /// What an agent is told here.
-const OF_THE_AGENT: [&str; 5] =
-    [INSTANCE_VARIABLE, ROOT_VARIABLE, RELEASE_VARIABLE, LEADER_VARIABLE, TITLE_ROOM_VARIABLE];
+const OF_THE_AGENT: [&str; 6] =
+    [INSTANCE_VARIABLE, ROOT_VARIABLE, RELEASE_VARIABLE, LEADER_VARIABLE, TITLE_ROOM_VARIABLE, USES_VARIABLE];
 
 /// The program to run.
 #[derive(Debug)]
@@ -52,8 +52,19 @@ pub struct RunRequest {
     pub directory: Directory,
     /// Its role.
     pub role: RunRole,
+    /// Whether the agent's guard counts what the host uses.
+    pub counts_uses: CountsUses,
     /// The known agents, which can name the configuration that they load.
     pub registry: Registry,
+}
+
+/// Whether a guard counts what the host uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CountsUses {
+    /// It does.
+    Yes,
+    /// It does not.
+    No,
 }
 
 /// The role of a program.
@@ -207,6 +218,10 @@ fn program(tree: &Path, manifest: &Head, request: &RunRequest, store: &Store) ->
             .variable(RELEASE_VARIABLE, manifest.release().to_string())
             .variable(LEADER_VARIABLE, std::process::id().to_string())
             .variable(TITLE_ROOM_VARIABLE, "-".repeat(TITLE_ROOM_BYTES));
+        match request.counts_uses {
+            CountsUses::Yes => program.without.push(USES_VARIABLE.into()),
+            CountsUses::No => program = program.variable(USES_VARIABLE, "off"),
+        }
     }
     Ok(program)
 }

@@ -23,6 +23,8 @@ pub const PROTOCOL: u32 = 1;
 pub const GATE_VARIABLE: &str = "SIDLE_GATE";
 /// The environment variable with the role to begin with where `roles` can't be read.
 pub const ROLE_VARIABLE: &str = "SIDLE_ROLE";
+/// The environment variable by which a guard counts no uses: `off`.
+pub const USES_VARIABLE: &str = "SIDLE_USES";
 /// The file of roles.
 pub const ROLES_NAME: &str = "roles";
 /// Longest file of roles read: two or three slots.
@@ -152,7 +154,17 @@ pub struct GuardReport {
     /// The options that its process runs with, in the agent's own form.
     #[serde(default)]
     pub options: Option<serde_json::Value>,
+    /// None: a guard of an older release.
+    #[serde(default)]
+    pub uses: Option<ReportedUses>,
     pub updated: f64,
+}
+
+/// A guard's report of its count of uses.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ReportedUses {
+    /// Why it does not count; None: it does.
+    pub off: Option<String>,
 }
 
 /// A guard's report of a peer.

@@ -45,6 +45,7 @@ mod tests {
         ("test-flip", "for tests"),
         ("trust show", "reads"),
         ("try", "keeps nothing: the release is removed again"),
+        ("uses", "reads"),
     ];
 
     fn without(command: &Command, above: &str, found: &mut Vec<String>) {

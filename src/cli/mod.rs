@@ -21,7 +21,7 @@ mod terminal;
 pub mod trust;
 pub mod wanted;
 
-pub use checks::{doctor, exposition, host_change, job, metrics, missed, status, trees};
+pub use checks::{doctor, exposition, host_change, job, metrics, missed, status, trees, uses};
 
 pub use terminal::{exit, facts, input, log, output, plain, tone};
 
@@ -106,6 +106,8 @@ enum Verb {
     Doctor(doctor::DoctorArguments),
     /// Check what a switch to a release would break or lose on this host, and what brings it back; change nothing
     Rehearse(rehearsing::RehearseArguments),
+    /// Show which functions the agent has called on this host: how often, on how many days, and when last
+    Uses(uses::UsesArguments),
     /// Switch an instance to an installed release
     Switch(switching::SwitchArguments),
     /// Switch an instance back to its previous release, or to a named release
@@ -326,6 +328,7 @@ fn perform(verb: Verb, context: &Context) -> Result<Ended, Report> {
         Verb::Metrics(arguments) => metrics::metrics(context, &arguments),
         Verb::Doctor(arguments) => doctor::doctor(context, &arguments),
         Verb::Rehearse(arguments) => rehearsing::rehearse(context, &arguments),
+        Verb::Uses(arguments) => uses::uses(context, &arguments),
         Verb::Switch(arguments) => switching::switch(context, &arguments),
         Verb::Rollback(arguments) => switching::rollback(context, &arguments),
         Verb::Restart(arguments) => switching::restart(context, &arguments),

@@ -128,6 +128,14 @@ pub const SECTIONS: [Section; 4] = [
                  states, as `onlyif` and `unless`; nothing (`\"off\"`). One release may take a quarter of `rehearsal_timeout`",
             ),
             key(
+                "count_uses",
+                "`true`, `false`",
+                "`true`",
+                "the guard in the minion counts which functions of which modules are called: names, days and numbers, never arguments, for 90 \
+                 days. `sidle uses` shows the count, and rehearsals refuse a release that lacks something that is used. A change counts from the next \
+                 start of the minion on",
+            ),
+            key(
                 "extras",
                 "`\"refuse\"`, `\"report\"`, `\"rebuild\"`",
                 "`\"refuse\"`",

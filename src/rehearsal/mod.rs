@@ -6,6 +6,8 @@
 pub mod extras;
 pub mod lost;
 pub mod states;
+pub mod uses;
+mod weighing;
 
 pub use extras::ExtrasPolicy;
 
@@ -239,6 +241,12 @@ pub trait Rehearser: Sync {
 
     /// The functions that a release does not have and the former one has, by the lists in their manifests; None: a manifest has no list.
     fn lost(&self, _trial: &Offers, _former: &Offers) -> Option<Vec<lost::Lost>> {
+        None
+    }
+
+    /// Where the agent's guard counts what the host uses, by the options of the running agent (None: not known) or by what the instance's state
+    /// directory has of the configuration; None: nobody counts for this agent, or its place is not known.
+    fn uses_file(&self, _options: Option<&serde_json::Value>, _state: &Path) -> Option<PathBuf> {
         None
     }
 

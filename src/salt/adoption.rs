@@ -29,11 +29,11 @@ macro_rules! guard_files {
 }
 
 /// The guard as it is copied for a minion that has none in its tree.
-pub const GUARD: [(&str, &str); 31] = guard_files!(
+pub const GUARD: [(&str, &str); 33] = guard_files!(
     "__init__" "attach" "channels" "claims" "coroutines" "damage" "decision" "events" "gate" "guard"
     "handover" "handshakes" "hook" "joblog" "jobs" "mantle" "masters" "missing" "options" "owed"
     "paths" "proof" "queues" "quiet" "report" "roles" "shape" "singletons" "slot"
-    "subscriptions" "wraps"
+    "subscriptions" "tally" "uses" "wraps"
 );
 
 const GRAIN: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/bundles/salt-minion/guard/sidle_adoption.py"));

@@ -3,13 +3,23 @@
 use super::options::answer::Answer;
 use super::options::{Masters, MinionConfig};
 use super::queues;
+use super::rehearsal::USES_NAME;
 use crate::agent::IdentityPaths;
 
 /// The minion's own keys. Its masters' keys stay: a clone has the same masters.
 const KEYS: [&str; 2] = ["minion.pem", "minion.pub"];
-/// Below `cachedir`: running and past jobs, cached grains and pillar, the last results.
-const CACHED: [&str; 8] =
-    ["proc", "minion_jobs", "queues", "grains.cache.p", "pillar", "pillar_cache", "sls.p", "highstate.cache.p"];
+/// Below `cachedir`: running and past jobs, cached grains and pillar, the last results, the count of what this host uses.
+const CACHED: [&str; 9] = [
+    "proc",
+    "minion_jobs",
+    "queues",
+    "grains.cache.p",
+    "pillar",
+    "pillar_cache",
+    "sls.p",
+    "highstate.cache.p",
+    USES_NAME,
+];
 
 /// The files of a minion; some may be missing.
 pub fn files(config: &MinionConfig, answer: &Answer) -> IdentityPaths {
@@ -37,6 +47,7 @@ mod tests {
         };
         let key = PathBuf::from("/etc/salt/pki/minion/minion.pem");
         assert!(of(NeedOption::All).keys.contains(&key) && !of(NeedOption::All).others.contains(&key));
+        assert!(of(NeedOption::All).others.iter().any(|path| path.ends_with(USES_NAME)), "a clone uses something else");
         assert!(of(NeedOption::None).keys.is_empty() && of(NeedOption::None).others.contains(&key));
     }
 }

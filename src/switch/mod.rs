@@ -55,6 +55,7 @@ pub mod machine;
 pub mod process;
 pub mod rehearsal;
 pub mod schedule;
+pub mod uses;
 
 pub use journal::head::{Cause, Failure};
 pub use journal::history::{Entry, History};

@@ -20,3 +20,4 @@ mod saltext;
 mod stream;
 mod tryout;
 mod upstream;
+mod uses;

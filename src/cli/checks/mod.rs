@@ -8,3 +8,4 @@ pub mod metrics;
 pub mod missed;
 pub mod status;
 pub mod trees;
+pub mod uses;

@@ -8,7 +8,7 @@ use crate::name::{InstanceName, PackageName};
 use crate::os::environment::Passed;
 use crate::os::proc_fs;
 use crate::os::process::{self, Directory};
-use crate::run::{RunError, RunRequest, RunRole, run as become_program};
+use crate::run::{CountsUses, RunError, RunRequest, RunRole, run as become_program};
 use crate::store::{Store, StoreError};
 use crate::supervise::status::SupervisorStatus;
 use crate::switch::journal::files::InstanceFiles;
@@ -63,6 +63,7 @@ pub fn run(context: &Context, arguments: RunArguments) -> Result<Ended, Report> 
         passed,
         directory,
         role,
+        counts_uses: if settings.count_uses { CountsUses::Yes } else { CountsUses::No },
         registry: agents::parts,
     };
     let failed = become_program(&store, &request);

@@ -10,7 +10,7 @@ use crate::os::dir::Dir;
 use crate::os::environment::Passed;
 use crate::os::lock::LockFile;
 use crate::os::process::Directory;
-use crate::run::{RunRequest, RunRole, prepare};
+use crate::run::{CountsUses, RunRequest, RunRole, prepare};
 use crate::store::Store;
 use crate::store::install::Installed;
 use crate::version::Release;
@@ -151,6 +151,7 @@ fn call(layout: &Layout, installed: &Installed) -> Result<Vec<Outcome>, Report> 
             passed: Passed::default(),
             directory: Directory::Root,
             role: RunRole::Tool,
+            counts_uses: CountsUses::No,
             registry: agents::parts,
         };
         let outcome = outcome(&store, &request, layout.root(), call.shown, call.expected)?;

@@ -2,6 +2,7 @@
 
 mod building;
 mod layer;
+mod suggest;
 
 use super::author::{SigningArguments, SigningKeys, publication_facts, write_bundle};
 use super::dry_run::DryRun;
@@ -25,6 +26,7 @@ use crate::store::collect::Effect;
 use crate::trust::publish::Lifetimes;
 use crate::version::Version;
 use clap::Args;
+use clap::builder::ArgPredicate;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -37,10 +39,20 @@ const RECIPE_BYTES_MAXIMUM: u64 = 256 * 1024;
 #[derive(Debug, Args)]
 pub struct PackArguments {
     /// A recipe (a .toml file that says how to build), or a directory with the files of the release
-    #[arg(value_name = "RECIPE|TREE")]
+    #[arg(
+        value_name = "RECIPE|TREE",
+        required = false,
+        required_unless_present = "suggest_extras",
+        default_value_if("suggest_extras", ArgPredicate::IsPresent, ".")
+    )]
     recipe: PathBuf,
     /// The upstream version: 3007.17
-    #[arg(long)]
+    #[arg(
+        long,
+        required = false,
+        required_unless_present = "suggest_extras",
+        default_value_if("suggest_extras", ArgPredicate::IsPresent, "0")
+    )]
     version: Version,
     /// The number of this build of the version
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
@@ -77,6 +89,12 @@ pub struct PackArguments {
     /// The older release: a bundle file that this host or --repo trusts, or a directory with its tree
     #[arg(long, value_name = "OLD", requires = "keep_modules")]
     from: Option<PathBuf>,
+    /// Print the extras and kept modules that bring back what the release NEW has lost since OLD: bundle files or manifests. Nothing is packed
+    #[arg(long, num_args = 2, value_names = ["OLD", "NEW"], conflicts_with_all = ["recipe", "version", "tree", "repo", "output", "previous", "lock", "keep_modules"])]
+    suggest_extras: Option<Vec<PathBuf>>,
+    /// Suggest only what is used: the uses of a fleet (`salt-run sidle.uses format=data`) or of a host (`sidle --json uses`)
+    #[arg(long, value_name = "FILE", requires = "suggest_extras")]
+    uses: Option<PathBuf>,
     /// The directory for manifest and payload [default: PACKAGE-RELEASE here]; with --repo, the bundle file [default: PACKAGE-RELEASE.sidle here]
     #[arg(long, short, value_name = "DIR|FILE")]
     output: Option<PathBuf>,
@@ -113,6 +131,9 @@ struct PackPlan {
 
 /// `sidle pack`
 pub fn pack(context: &Context, arguments: &PackArguments) -> Result<Ended, Report> {
+    if let Some(paths) = &arguments.suggest_extras {
+        return suggest::suggest(context, arguments, paths);
+    }
     let mut plan = plan(arguments)?;
     // First: a build may take minutes, and a missing key is found at once.
     let keys = arguments.repo.as_ref().map(|_| arguments.keys.open()).transpose()?;

@@ -16,6 +16,7 @@ use crate::switch::driver::rehearsing::{former, scene};
 use crate::switch::journal::files::InstanceFiles;
 use crate::switch::rehearsal::performance::{Question, Rehearsing};
 use crate::switch::rehearsal::room::Room;
+use crate::switch::uses;
 use crate::version::Release;
 use std::time::Duration;
 
@@ -74,6 +75,13 @@ pub(in crate::cli) fn rehearse(
     let mending = found.vanishing.as_ref().and_then(|vanishing| vanishing.mending(settings.extras));
     let extras = if mending.is_some() { ExtrasPolicy::Report } else { settings.extras };
     let states = found.states.clone();
+    let store = Store::new(&context.layout, files.package());
+    let found = match (from, agents::parts(&store.head(to)?.agent)?.rehearser) {
+        (Before::Release(Some(from)), Some(rehearser)) if was_done => {
+            uses::weighed(found, &store, files.instance(), rehearser, [from, to])?
+        }
+        _ => found,
+    };
     let mut notes = weighed(to, found, settings.rehearsal, extras)?;
     notes.extend(mending.map(words_of_mending));
     Ok(Rehearsed { was_done, notes, states })

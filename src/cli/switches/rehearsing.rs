@@ -12,6 +12,7 @@ use crate::rehearsal::states::Depth;
 use crate::rehearsal::{ExtrasPolicy, Rehearsal, Rehearser};
 use crate::store::Store;
 use crate::switch::journal::files::InstanceFiles;
+use crate::switch::uses;
 use crate::version::Release;
 use clap::Args;
 use serde_json::{Value, json};
@@ -103,19 +104,10 @@ fn by_loading(
     let mending = found.vanishing.as_ref().and_then(|vanishing| vanishing.mending(settings.extras));
     let mut found = found.weighed(if mending.is_some() { ExtrasPolicy::Report } else { settings.extras });
     found.notes.extend(mending.map(words_of_mending));
-    if let Some(from) = from {
+    if let Some(from) = from.filter(|_| was_done) {
         let store = Store::new(&context.layout, package);
-        let (trial, former) = (store.manifest(release)?, store.manifest(from)?);
-        if let Some(rehearser) = agents::parts(&trial.agent)?.rehearser {
-            let unloaded = rehearser.listed_only();
-            match rehearser.lost(&trial.offers, &former.offers) {
-                Some(lost) => found.lost.extend(lost.into_iter().filter(|lost| unloaded.contains(&lost.kind.as_str()))),
-                None if unloaded.is_empty() => {}
-                None => found.notes.push(format!(
-                    "modules of the kinds {} were not compared: a manifest does not list them (pack both releases with this sidle)",
-                    unloaded.join(", ")
-                )),
-            }
+        if let Some(rehearser) = agents::parts(&store.head(release)?.agent)?.rehearser {
+            found = uses::weighed(found, &store, files.instance(), rehearser, [from, release])?;
         }
     }
     Ok((found, if from.is_some() && was_done { Compared::Loaded } else { Compared::Nothing }))
@@ -137,10 +129,12 @@ fn by_lists(
     };
     let Some(from) = from else { return Ok((Rehearsal::default(), Compared::Nothing)) };
     let former = Store::new(&context.layout, package).manifest(from)?;
-    let lost =
-        agents::parts(&trial.agent)?.rehearser.and_then(|rehearser| rehearser.lost(&trial.offers, &former.offers));
-    if let Some(lost) = lost {
-        return Ok((Rehearsal { lost, ..Rehearsal::default() }, Compared::Lists));
+    let rehearser = agents::parts(&trial.agent)?.rehearser;
+    let lost = rehearser.and_then(|rehearser| Some((rehearser, rehearser.lost(&trial.offers, &former.offers)?)));
+    if let Some((rehearser, lost)) = lost {
+        let known = uses::of(&context.layout, &instance_of(package, arguments.instance.as_ref()), rehearser);
+        let found = Rehearsal { lost, ..Rehearsal::default() }.by_use(&known, rehearser.successors());
+        return Ok((found, Compared::Lists));
     }
     let which = if trial.offers.is_empty() { release } else { from };
     let why = format!(

@@ -3,7 +3,7 @@
 use super::MinionConfig;
 use super::answer::{Answer, Options, cannot_load};
 use super::kept::{self, Kept};
-use crate::agent::gate::{GATE_VARIABLE, ROLE_VARIABLE};
+use crate::agent::gate::{GATE_VARIABLE, ROLE_VARIABLE, USES_VARIABLE};
 use crate::agent::{AgentError, AgentSettings, Answers, Subject};
 use crate::os::clock;
 use crate::os::notify::NOTIFY_SOCKET;
@@ -29,7 +29,8 @@ const PAUSE: Duration = Duration::from_secs(60);
 const LOOK_PAUSE: Duration = Duration::from_secs(10);
 
 /// Variables of a working agent, and those by which Salt would read another configuration.
-const NOT_PASSED_ON: [&str; 5] = [NOTIFY_SOCKET, GATE_VARIABLE, ROLE_VARIABLE, "SALT_MINION_CONFIG", "SALT_CONFIG_DIR"];
+const NOT_PASSED_ON: [&str; 6] =
+    [NOTIFY_SOCKET, GATE_VARIABLE, ROLE_VARIABLE, USES_VARIABLE, "SALT_MINION_CONFIG", "SALT_CONFIG_DIR"];
 
 /// Asks one release about one configuration directory, and remembers the answers.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ mod highstates;
 pub mod lost;
 mod packaged;
 pub mod report;
+mod uses;
 mod words;
 
 use crate::bundle::contents::Offers;
@@ -20,7 +21,9 @@ use crate::rehearsal::extras::Builder;
 use crate::rehearsal::lost::{Lost, Successors};
 use crate::rehearsal::{Former, Performance, Rehearsal, Rehearser, Role, Scene};
 use report::RehearsalReport;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
+pub(in crate::salt) use uses::USES_NAME;
 
 /// The program, in a tree's `lib/python3.…/site-packages`.
 const SCRIPT_NAME: &str = "sidle_rehearsal.py";
@@ -117,6 +120,10 @@ impl Rehearser for SaltRehearser {
 
     fn packaged(&self, leader: &Identity) -> Former {
         packaged::of(leader)
+    }
+
+    fn uses_file(&self, options: Option<&Value>, state: &Path) -> Option<PathBuf> {
+        uses::file(options, state)
     }
 
     fn successors(&self) -> Option<Successors> {

@@ -14,6 +14,7 @@ use crate::switch::process::Processes;
 use crate::switch::rehearsal::performance::{Question, Rehearsing};
 use crate::switch::rehearsal::preparing::{Extras, Preparing};
 use crate::switch::rehearsal::rebuild::Workshop;
+use crate::switch::uses;
 use crate::switch::{Outcome, Purpose, Switch};
 use crate::version::Release;
 use std::path::{Path, PathBuf};
@@ -61,7 +62,10 @@ impl Driver {
             self.in_phase.preparing = Some(preparing);
             return Ok(Outcome::NotYet(waits_for));
         };
-        let mut found = came.unwrap_or_else(Rehearsal::not_done);
+        let mut found = match came {
+            Ok(found) => self.weighed_by_use(live, found)?,
+            Err(reason) => Rehearsal::not_done(reason),
+        };
         let ground = self.ground(&live.request.to)?;
         if live.request.purpose == Purpose::Rollback && ground == Ground::Unchanged {
             found = found.of_proven();
@@ -75,6 +79,19 @@ impl Driver {
             }
             Some(reason) => Outcome::Failed(reason),
         })
+    }
+
+    /// What is lost and used here counts against a release to switch to, and never against the way back.
+    fn weighed_by_use(&self, live: &Switch, found: Rehearsal) -> Result<Rehearsal, DriveError> {
+        let to = &live.request.to;
+        let agents = self.rehearsals.as_ref().map(|wanted| wanted.agents);
+        let rehearser = agents.and_then(|agents| agents(&self.store.head(to).ok()?.agent).ok()?.rehearser);
+        match (live.request.purpose, &live.from, rehearser) {
+            (Purpose::Rollback | Purpose::Restart, ..) | (_, None, _) | (.., None) => Ok(found),
+            (_, Some(from), Some(rehearser)) => {
+                Ok(uses::weighed(found, &self.store, self.files.instance(), rehearser, [from, to])?)
+            }
+        }
     }
 
     fn prepare(

@@ -18,12 +18,13 @@ def boot():
     try:
         from . import hook
         from .slot import Slot
+        from .uses import Uses
 
         _start_by_fork()
 
         # Programs that jobs start inherit the environment, and are not this minion.
         slot = Slot.taken_from(os.environ)
-        hook.install(slot)
+        hook.install(slot, Uses.wanted(os.environ))
     except Exception as error:
         # Logging is not set up yet.
         sys.stderr.write(f"sidle-guard: cannot arm this minion: {error}\n")

@@ -22,6 +22,7 @@ from .roles import RolesFile, started_by_switch
 from .singletons import Singletons
 from .slot import seconds_since_boot
 from .subscriptions import Subscriptions
+from .uses import Uses, file_of
 
 log = logging.getLogger(__name__)
 POLL_SECONDS = 0.1
@@ -57,6 +58,9 @@ class Guard:
         self.proofs = proof.Proofs(self.loop, self.spawn)
         self.report_file = ReportFile(slot)
         self.described = options.Described()
+        # Nothing is counted before `count_uses`.
+        self.uses = Uses(slot, None)
+        self.uses_off = "no guard counted since this minion started"
         # Minion objects whose start event waits; `announced`: none has to wait any more.
         self.silent = []
         self.announced = False
@@ -160,11 +164,20 @@ class Guard:
         self.singletons.note_configuration()
         self._tick()
 
+    def count_uses(self, wanted):
+        """Begin to count which functions are called."""
+        self.uses = Uses(self.slot, file_of(self.opts) if wanted else None)
+        self.uses_off = self.uses.begin()
+
+    def _folds_uses(self):
+        return bool(self.overlap) or self.singletons.held
+
     def _tick(self):
         if not self.acts():
             return
         try:
             self.attempt("act on the roles", self._look)
+            self.attempt("count what is used", lambda: self.uses.look(self._folds_uses()))
             self.attempt("write the report", self.write_report)
         finally:
             self.loop.call_later(POLL_SECONDS, self._tick)
@@ -327,10 +340,13 @@ class Guard:
             "held": len(self.gate.held), "returning": self.jobs.returning, "peers": peers,
             # After the jobs: what one of them queues as it ends is in one of the two.
             "queued": self.queues.left(), "queues": self.queues.directories(), "queue_layout": self.queues.layout,
-            "options": self.described.of(self.opts, self.paths),
+            "options": self.described.of(self.opts, self.paths), "uses": {"file": self.uses.path, "off": self.uses_off},
         }, urgent=self.beside_others())
 
     def end(self):
         """At the end of the process: remove links to its sockets."""
-        if self.acts() and (self.singletons.held or self.overlap) and self.paths.sock_dir:
+        if not self.acts():
+            return
+        self.attempt("keep the count of what is used", lambda: self.uses.close(self._folds_uses()))
+        if (self.singletons.held or self.overlap) and self.paths.sock_dir:
             self.attempt("leave the default paths", self.paths.hide)

@@ -4,15 +4,15 @@ import sys
 from importlib.machinery import PathFinder
 
 
-def install(slot):
-    """Watch for Salt's modules; each is handed over once it is complete."""
+def install(slot, counts):
+    """Watch for Salt's modules; each is handed over once it is complete. `counts`: whether uses are counted."""
     from . import mantle, paths, wraps
 
     own_paths = paths.Paths(slot)
     sys.meta_path.insert(0, _Watcher({
         "salt.config": lambda module: paths.wrap_config(module, own_paths),
         "salt.utils.process": lambda module: mantle.wrap(module, own_paths),
-        "salt.minion": lambda module: wraps.wrap_manager(module, slot, own_paths),
+        "salt.minion": lambda module: wraps.wrap_manager(module, slot, own_paths, counts),
     }))
 
 

@@ -27,8 +27,8 @@ class RoundTheGate(Exception):
     """A job's process was about to start without a verdict, beside another minion: the job is another process's."""
 
 
-def wrap_manager(module, slot, paths):
-    """Let the guard begin where Salt's main does: in `MinionManager.tune_in`, before it has any minion."""
+def wrap_manager(module, slot, paths, counts):
+    """Let the guard begin where Salt's main does: in `MinionManager.tune_in`, before it has any minion. `counts`: whether uses are counted."""
     manager_class = module.MinionManager
     original = manager_class.tune_in
     armed = []
@@ -41,7 +41,7 @@ def wrap_manager(module, slot, paths):
                 # Salt begins again in the same process, after it has lost all masters.
                 guard.manager = self
             else:
-                guard = arm(self, slot, paths)
+                guard = arm(self, slot, paths, counts)
                 armed.append(guard)
         except Exception:
             log.exception("sidle-guard: cannot arm this minion")
@@ -54,7 +54,7 @@ def wrap_manager(module, slot, paths):
     manager_class.tune_in = tune_in
 
 
-def arm(manager, slot, paths):
+def arm(manager, slot, paths, counts):
     """Wrap everything, or nothing; then begin. Gives the guard."""
     guard = Guard(manager, slot, paths)
     if paths.sock_dir is None and not guard.overlap:
@@ -62,6 +62,7 @@ def arm(manager, slot, paths):
     if type(manager)._create_minion_object is not sys.modules["salt.minion"].MinionManager._create_minion_object:
         guard.overlap = guard.overlap or f"{type(manager).__name__} makes minions of another kind"
     wrap_all(guard)
+    guard.attempt("count what is used", lambda: guard.count_uses(counts))
     guard.begin()
     multiprocessing.util.Finalize(None, guard.end, exitpriority=10)
     return guard

@@ -76,6 +76,8 @@ def test_the_runner_lists_no_rollouts_on_a_new_master(master_opts):
     runners = salt.loader.runner(master_opts, utils=utils, context={})
     assert runners["sidle.rollouts"]() == {}
     assert "cannot find rollout" in runners["sidle.show"]("r1")["error"]
+    # The second file of the runner has functions of the same name, and needs no master that runs to refuse.
+    assert "formats are text and data" in runners["sidle.uses"](format="html")["error"]
 
 
 def test_the_wrapper_of_salt_ssh_has_what_needs_the_master_and_nothing_else(minion_opts):

@@ -4,10 +4,45 @@ use crate::support::minions;
 use crate::support::stage::{Host, SALT, text};
 use serde_json::Value;
 use std::fs;
+use std::path::Path;
 
 /// The module of this name that was lost.
 fn lost<'a>(told: &'a Value, kind: &str, module: &str) -> Option<&'a Value> {
     told["lost"].as_array().unwrap().iter().find(|lost| lost["kind"] == kind && lost["module"] == module)
+}
+
+/// What brings back all that is lost, and what a fleet uses of it.
+fn recipe_lines_are_suggested(host: &Host, old: &Path, new: &Path) {
+    let suggested = |more: &[&str]| {
+        let words = ["--json", "pack", "--suggest-extras", text(old), text(new)];
+        host.sidle(&[&words[..], more].concat()).json()["suggested"].clone()
+    };
+    let of = |found: &Value, list: &str| -> Vec<String> {
+        found[list].as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned()).collect()
+    };
+    let all = suggested(&[]);
+    let (extras, keep) = (of(&all, "extras"), of(&all, "keep_modules"));
+    assert!(
+        extras.iter().any(|package| package.starts_with("saltext-zabbix==")) && all["lost"] == all["wanted"],
+        "{all}"
+    );
+    assert!(keep.contains(&"states.tomcat".to_owned()) && !keep.iter().any(|name| name.ends_with(".zabbix")), "{all}");
+    let file = host.path("uses.json");
+    let fleet = r#"{"schema":1,"package":"salt-minion","hosts":812,"enough":800,"uncounted":{},"uses":[
+        {"kind":"module","name":"vault.read_secret","hosts":812,"times":9000,"last":"2026-11-20"},
+        {"kind":"states","name":"tomcat.war_deployed","hosts":3,"times":4,"last":"2026-11-02"},
+        {"kind":"module","name":"test.ping","hosts":812,"times":812,"last":"2026-11-20"}]}"#;
+    fs::write(&file, fleet).unwrap();
+    let used = suggested(&["--uses", text(&file)]);
+    assert_eq!((of(&used, "extras").len(), of(&used, "keep_modules")), (1, vec!["states.tomcat".to_owned()]), "{used}");
+    assert!(of(&used, "extras")[0].starts_with("saltext-vault==") && used["wanted"] == 2, "{used}");
+    let words = host.sidle(&["pack", "--suggest-extras", text(old), text(new), "--uses", text(&file)]).ok();
+    for part in ["2 of them used", "extras = [\"saltext-vault==", "--keep-modules states.tomcat --from "] {
+        assert!(words.contains(part), "{part}: {words}");
+    }
+    fs::write(&file, "{}").unwrap();
+    let refused = host.sidle(&["pack", "--suggest-extras", text(old), text(new), "--uses", text(&file)]);
+    assert!(refused.code == Some(2) && refused.stderr.contains("cannot read the uses in"), "{refused:?}");
 }
 
 #[test]
@@ -37,6 +72,8 @@ fn a_release_is_rehearsed_by_a_verb_that_names_what_is_lost_and_what_brings_it_b
     );
     assert_eq!(lost(&listed, "states", "tomcat").unwrap()["successor"], Value::Null);
     assert!(lost(&listed, "module", "test").is_none(), "both have it");
+
+    recipe_lines_are_suggested(&host, &author.salt(old), &bundle);
 
     host.install(&bundle).ok();
     let modules = host.path("var/cache/salt/minion/extmods/modules");

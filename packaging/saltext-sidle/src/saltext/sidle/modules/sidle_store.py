@@ -25,6 +25,18 @@ def _sidle():
     return sidle_program.Minion(__opts__, __salt__, __context__)
 
 
+def uses(package=None, instance=None):
+    """
+    Shows which functions of which modules this minion has called: how often, on how many days, and when last. The runner's function ``sidle.uses`` adds up a
+    fleet's.
+
+    .. code-block:: bash
+
+        salt '*' sidle.uses
+    """
+    return _sidle().run("uses", [_sidle().package(package)], instance=instance)
+
+
 def verify(package=None, release=None, full=None):
     """
     Compares the files of a release (or all) with the signed manifest. Code 6: a file differs.
