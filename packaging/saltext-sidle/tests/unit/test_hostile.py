@@ -32,6 +32,7 @@ with bare_salt.importable():
         page,
         records,
         table,
+        values,
         why,
     )
     from saltext.sidle.fleet import plan as planning
@@ -355,11 +356,11 @@ class Hostile(unittest.TestCase):
         self.assertEqual([collect.version_of(told) for told in (b"3006", 3006, ["x"], "3006.30")], [None, None, None, "3006.30"])
 
     def test_a_text_is_cut_at_its_limit_with_a_mark(self):
-        self.assertEqual(answers.text("a\n\t b"), "a b")
+        self.assertEqual(values.text("a\n\t b"), "a b")
         for long in ("x" * 50_000_000, "x " * 500, " " * 10_000 + "x"):
-            cut = answers.text(long)
-            self.assertTrue(len(cut) <= answers.TEXT_CHARACTERS and cut.endswith(answers.CUT), cut)
-        self.assertEqual(answers.text("x" * answers.TEXT_CHARACTERS), "x" * answers.TEXT_CHARACTERS)
+            cut = values.text(long)
+            self.assertTrue(len(cut) <= values.TEXT_CHARACTERS and cut.endswith(values.CUT), cut)
+        self.assertEqual(values.text("x" * values.TEXT_CHARACTERS), "x" * values.TEXT_CHARACTERS)
 
 
 def changes(told, values):

@@ -8,7 +8,7 @@ import os
 import salt.client
 import salt.exceptions
 
-from . import answers, collect, names
+from . import collect, names, values
 from .files import Files
 from .missing import MissingError
 
@@ -79,4 +79,4 @@ class Again:
                     metadata={"sidle_again": jid},
                 )  # fmt: skip
         except (salt.exceptions.SaltException, OSError) as error:
-            raise MissingError(f"cannot run job {jid} again: {answers.text(str(error))}; {len(ids)} minions count as asked all the same") from error
+            raise MissingError(f"cannot run job {jid} again: {values.text(str(error))}; {len(ids)} minions count as asked all the same") from error

@@ -12,7 +12,7 @@ from functools import partial
 import salt.utils.minions
 import salt.version
 
-from . import answers, cards, names
+from . import answers, cards, names, values
 from .evidence import span
 from .files import FileError, Files
 from .verdicts import Master
@@ -120,13 +120,13 @@ def _carriers(opts, ask, notes):
 def _answer(told, seal):
     """Reads what `sidle.masters_card` says."""
     if isinstance(told, str):
-        raise answers.Unreadable(answers.text(told, QUESTION))
-    told = answers.table(told, QUESTION)
+        raise answers.Unreadable(values.text(told, QUESTION))
+    told = values.table(told, QUESTION)
     if told.get("error") is not None:
-        raise answers.Unreadable(answers.text(answers.table(told["error"], "error").get("message"), "error: message"))
-    found = {"multimaster": answers.flag(told.get("multimaster"), "multimaster"), "cards": [], "wrong": []}
-    for each in answers.listed(told.get("cards"), "cards", answers.MASTERS_MAX) if seal else ():
-        each = answers.table(each, "a card")
+        raise answers.Unreadable(values.text(values.table(told["error"], "error").get("message"), "error: message"))
+    found = {"multimaster": values.flag(told.get("multimaster"), "multimaster"), "cards": [], "wrong": []}
+    for each in values.listed(told.get("cards"), "cards", answers.MASTERS_MAX) if seal else ():
+        each = values.table(each, "a card")
         name = (answers.masters(each.get("master")) or ["?"])[0]
         try:
             found["cards"].append((name, cards.read(each.get("card"), seal)))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import salt.version
 
-from . import answers
+from . import answers, values
 
 SCHEMA = 1
 
@@ -224,16 +224,16 @@ def read(text, seal):
 
 
 def _read(text, seal):
-    outer = answers.table(json.loads(_limited(text)), "the card")
+    outer = values.table(json.loads(_limited(text)), "the card")
     body = _limited(outer.get("body"))
-    told = answers.table(json.loads(body), "the card")
+    told = values.table(json.loads(body), "the card")
     sealed = hmac.compare_digest(str(outer.get("seal")).encode("utf-8", "replace"), seal.of(b"card", body.encode("utf-8", "replace")).hex().encode())
     if told.get("schema") != SCHEMA:
         raise answers.Unreadable(f"the card has another form than {SCHEMA}: use the same release of the extension on both masters")
-    sections = answers.table(told.get("sections"), "the card: sections")
+    sections = values.table(told.get("sections"), "the card: sections")
     return Card(
-        float(answers.number(told.get("made"), "the card: made", answers.SECONDS_MAX)), answers.text(told.get("id"), "the card: id", 255),
-        answers.text(told.get("version"), "the card: version", 64), answers.number(told.get("minimum_auth_version"), "the card: minimum_auth_version", 255),
+        float(values.number(told.get("made"), "the card: made", values.SECONDS_MAX)), values.text(told.get("id"), "the card: id", 255),
+        values.text(told.get("version"), "the card: version", 64), values.number(told.get("minimum_auth_version"), "the card: minimum_auth_version", 255),
         {name: _read_section(sections[name]) for name in SECTIONS if name in sections}, sealed,
     )  # fmt: skip
 
@@ -245,8 +245,8 @@ def _limited(text):
 
 
 def _read_section(told):
-    told = answers.table(told, "the card: a section")
-    form, count = told.get("form"), answers.number(told.get("count"), "the card: count")
+    told = values.table(told, "the card: a section")
+    form, count = told.get("form"), values.number(told.get("count"), "the card: count")
     data = base64.b64decode(_limited(told.get("data")), validate=True)
     if form == "entries" and len(data) % (2 * DIGEST) == 0:
         cut = [data[begun : begun + 2 * DIGEST] for begun in range(0, len(data), 2 * DIGEST)]

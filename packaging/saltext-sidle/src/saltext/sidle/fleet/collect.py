@@ -6,7 +6,7 @@ import re
 import socket
 import time
 
-from saltext.sidle.fleet import answers
+from saltext.sidle.fleet import answers, values
 from saltext.sidle.fleet import evidence as facts
 
 #: So many of the newest jobs are searched for one that lacks the minion's return: each one costs a look at two files.
@@ -159,7 +159,7 @@ def _return(told, at):
 def _shown(said):
     """Returns the beginning of what a minion said, whatever it is."""
     try:
-        return answers.text(said if isinstance(said, str) else str(said))
+        return values.text(said if isinstance(said, str) else str(said))
     except (RecursionError, ValueError):
         return f"a value of type {type(said).__name__}"
 
@@ -275,7 +275,7 @@ def addresses_of(grains):
 
 def version_of(told):
     """Returns a version of Salt, as a minion says it; None: it says none."""
-    return answers.text(told, limit=64) if isinstance(told, str) else None
+    return values.text(told, limit=64) if isinstance(told, str) else None
 
 
 def refusals(opts, ids):

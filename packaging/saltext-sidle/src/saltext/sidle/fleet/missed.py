@@ -5,7 +5,7 @@ import time
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 
-from . import again, answers, collect, why
+from . import again, collect, values, why
 from .causes import CAUSES
 from .evidence import span, when
 from .jobs import Away
@@ -59,7 +59,7 @@ def seconds_of(text, now=None):
         return ago
     number, unit = (text[:-1], text[-1:]) if text[-1:] in UNITS else (text, "s")
     if not (number.isascii() and number.isdigit()) or not 0 < int(number) * UNITS[unit] <= 365 * UNITS["d"]:
-        raise MissingError(f"cannot use since={answers.text(text)}: it is neither a span as 30m, 24h or 7d, of a year at most, nor a time in UTC as 2026-11-24T09:12:00Z")
+        raise MissingError(f"cannot use since={values.text(text)}: it is neither a span as 30m, 24h or 7d, of a year at most, nor a time in UTC as 2026-11-24T09:12:00Z")
     return int(number) * UNITS[unit]
 
 
@@ -134,7 +134,7 @@ def chosen(report, wanted):
     wanted = [str(jid) for jid in (wanted if isinstance(wanted, (list, tuple)) else [wanted])]
     unsure = [jid for jid in wanted if jid not in sure]
     if unsure:
-        raise MissingError(f"cannot run {answers.text(', '.join(unsure))} again: of these it is not sure that they did not begin on {report.minion}; nothing was run")
+        raise MissingError(f"cannot run {values.text(', '.join(unsure))} again: of these it is not sure that they did not begin on {report.minion}; nothing was run")
     return [jid for jid in sure if jid in wanted]
 
 

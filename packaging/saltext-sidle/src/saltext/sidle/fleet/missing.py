@@ -3,7 +3,7 @@
 import re
 from dataclasses import asdict, dataclass, field
 
-from . import answers, why
+from . import values, why
 from .causes import CAUSES
 from .evidence import when
 
@@ -64,7 +64,7 @@ def report(silent):
     made.sort(key=lambda group: (-len(group.minions), group.words))
     job = silent.job
     found = Report(
-        silent.jid, job.fun, answers.text(job.tgt, limit=IDS_CHARACTERS), job.tgt_type, job.user, job.published, silent.expected, len(told), made, sorted(again)
+        silent.jid, job.fun, values.text(job.tgt, limit=IDS_CHARACTERS), job.tgt_type, job.user, job.published, silent.expected, len(told), made, sorted(again)
     )
     if silent.unasked:
         found.notes.append(f"{silent.unasked} minions were not asked, since so many are silent: they count as offline or as connected by what this master sees")

@@ -6,7 +6,7 @@ import os
 import re
 import time
 
-from . import answers, asking, beginning, driver, jobs, meanwhile, names, states
+from . import asking, beginning, driver, jobs, meanwhile, names, states, values
 from . import plan as planning
 from . import table as tables
 from .bus import CHUNK, Bus
@@ -229,7 +229,7 @@ class Rollouts:
 
     def command(self, name, act, reason):
         """Gives a command to the driver, or where no driver runs, applies it to the record: `pause` or `abort`."""
-        reason = answers.text(str(reason))
+        reason = values.text(str(reason))
         getattr(Rollout(self.records.read(name)), act)(reason)
         self.records.ask_driver(name, act, reason)
         try:

@@ -15,7 +15,7 @@ import salt.minion
 import salt.utils.jid
 import salt.version
 
-from . import answers, asking, collect
+from . import answers, asking, collect, values
 from . import evidence as facts
 from .jobs import Away
 from .missing import MissingError
@@ -169,7 +169,7 @@ class Master:
         try:
             return sorted(name for name in named - accepted if matches(name, tgt))
         except re.error as error:
-            raise MissingError(f"cannot use the target {answers.text(tgt)}: it is no regular expression: {error}") from None
+            raise MissingError(f"cannot use the target {values.text(tgt)}: it is no regular expression: {error}") from None
 
     def evidence(self, jid, job, ids, rollouts):
         """Returns what is known of each, without asking it; `job`: None, or the one that each has to do with."""

@@ -4,7 +4,7 @@ import json
 import re
 from dataclasses import asdict, dataclass, field
 
-from . import answers, asking
+from . import answers, asking, values
 from .table import columns, printable
 
 #: The form of a file with a fleet's uses: `sidle pack --suggest-extras … --uses FILE` reads it.
@@ -41,13 +41,13 @@ class Uses:
 def read(told):
     """Reads what `sidle.uses` says of a host: its uses, or why it has none."""
     if isinstance(told, str):
-        said = answers.text(told, "sidle.uses")
+        said = values.text(told, "sidle.uses")
         return {"why": "it lacks this extension: `saltutil.sync_all`" if "is not available" in said else f"sidle.uses answered: {said}"}
-    known = answers.table(told, "sidle.uses")
+    known = values.table(told, "sidle.uses")
     if known.get("error") is not None:
-        return {"why": answers.text(answers.table(known["error"], "error").get("message"), "error: message")}
-    found = [answers.table(each, "a use") for each in answers.listed(known.get("uses"), "uses", USES_MAX)]
-    return {"enough": answers.flag(known.get("enough"), "enough"), "uses": [_use(each) for each in found]}
+        return {"why": values.text(values.table(known["error"], "error").get("message"), "error: message")}
+    found = [values.table(each, "a use") for each in values.listed(known.get("uses"), "uses", USES_MAX)]
+    return {"enough": values.flag(known.get("enough"), "enough"), "uses": [_use(each) for each in found]}
 
 
 def _use(told):
@@ -56,7 +56,7 @@ def _use(told):
         raise answers.Unreadable("the name of a use is no name")
     if not isinstance(last, str) or not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", last):
         raise answers.Unreadable("the day of a use is no day")
-    return kind, name, answers.number(told.get("times"), "times"), last
+    return kind, name, values.number(told.get("times"), "times"), last
 
 
 def added(package, found, ids):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from saltext.sidle.fleet import answers
+from saltext.sidle.fleet import values
 from saltext.sidle.fleet.causes import CAUSES, UNCERTAIN
 from saltext.sidle.fleet.evidence import CLOCK_SECONDS, span, when
 
@@ -33,7 +33,7 @@ def answer(evidence):
 
 
 def _line(text):
-    return answers.text(text, limit=LINE_CHARACTERS)
+    return values.text(text, limit=LINE_CHARACTERS)
 
 
 def _lines_of(texts):
