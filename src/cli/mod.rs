@@ -22,7 +22,6 @@ pub mod trust;
 pub mod wanted;
 
 pub use checks::{doctor, exposition, host_change, job, metrics, missed, status, trees, uses};
-
 pub use terminal::{exit, facts, input, log, output, plain, tone};
 
 pub use switches::{follow, order, reach, rehearse, rehearsing, story, switching, timing, upgrade};
