@@ -53,7 +53,7 @@ impl Part {
         for line in lines {
             let (first, last) = line.strip_prefix("frames ").and_then(|range| range.split_once('-')).ok_or(NoPart)?;
             let (first, last): (usize, usize) = (first.parse().map_err(|_| NoPart)?, last.parse().map_err(|_| NoPart)?);
-            if last >= FRAMES_MAXIMUM {
+            if last >= FRAMES_MAXIMUM || numbers.last().is_some_and(|before| *before >= first) {
                 return Err(NoPart);
             }
             numbers.extend(first..=last);
