@@ -6,6 +6,7 @@ pub mod order;
 mod order_dry_run;
 mod own_release;
 pub mod reach;
+mod rehearsal_page;
 pub mod rehearse;
 pub mod rehearsing;
 pub mod story;

@@ -1,5 +1,6 @@
 //! `sidle rehearse`: the check before a switch, by itself: what would fail or vanish on this host with another release, and what brings it back.
 
+use super::rehearsal_page;
 use super::rehearse::{Before, Came, perform, words_of_mending};
 use crate::cli::author::manifests;
 use crate::cli::facts::Facts;
@@ -7,6 +8,7 @@ use crate::cli::{Context, Ended, agents, instance_of, usage};
 use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
+use crate::os::dir::Dir;
 use crate::rehearsal::lost::{Lost, Successors};
 use crate::rehearsal::states::Depth;
 use crate::rehearsal::{ExtrasPolicy, Rehearsal, Rehearser};
@@ -17,7 +19,7 @@ use crate::version::Release;
 use clap::Args;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Names in one line of the text; --json has all of them.
 const NAMES_MAX: usize = 16;
@@ -38,6 +40,9 @@ pub struct RehearseArguments {
     /// How far to compare the highstates of both releases [default: the setting `highstate`]
     #[arg(long, value_name = "DEPTH", value_parser = ["off", "render", "test"], conflicts_with = "manifest")]
     highstate: Option<String>,
+    /// Write what is found into this file, too: one HTML page without other files
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
 }
 
 /// How a release was compared with the one before.
@@ -182,8 +187,20 @@ fn tell(
         "compared": compared.word(), "refuses": refuses, "blocking": found.blocking, "unknown": found.unknown, "notes": found.notes,
         "highstate": found.states, "lost": lost, "successors_as_of": successors.map(|successors| successors.as_of),
     });
+    if let Some(path) = &arguments.page {
+        write_page(path, &rehearsal_page::page(&value, compared.told()))?;
+        facts.add("page", path.display());
+    }
     context.output.result(facts, value);
     Ok(if refuses { Ended::As(Class::Failed) } else { Ended::Well })
+}
+
+fn write_page(path: &Path, page: &str) -> Result<(), Report> {
+    let Some(name) = path.file_name() else {
+        return Err(usage(format!("cannot write {}: the path names no file", path.display()), "name a file: --page rehearsal.html"));
+    };
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    Ok(Dir::open(parent.unwrap_or(Path::new(".")))?.write_atomic(name, page.as_bytes(), 0o644)?)
 }
 
 /// The list of packages that bring modules back, of the kind of agent that runs here or would.

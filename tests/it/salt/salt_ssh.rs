@@ -165,6 +165,25 @@ fn the_script_takes_the_stamp_from_what_lost_a_file_or_a_link_and_from_nothing_e
     }
 }
 
+/// What an administrator has to change, where the same happens every month.
+#[test]
+fn the_script_names_the_rule_that_removes_files_by_age() {
+    let (directory, rules) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let tree = bundle(directory.path());
+    assert_eq!(look("dash", &tree), "");
+    fs::remove_file(tree.join("lib64")).unwrap();
+    let rule = format!("q {} 1777 root root 30d", text(directory.path()));
+    fs::write(rules.path().join("tmp.conf"), format!("# tmp\nd /elsewhere 1777 - - 10d\n{rule}\n")).unwrap();
+    let inner = "mkdir -p /etc/tmpfiles.d && mount --bind \"$1\" /etc/tmpfiles.d && exec dash \"$2\" \"$3\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-c", inner, "sh"]);
+    let output = command.arg(rules.path()).arg(script()).arg(&tree).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains(&format!("is removed by /etc/tmpfiles.d/tmp.conf: {rule}")), "{said}");
+    assert!(said.contains(&format!("`x {}`", text(&tree))), "{said}");
+}
+
 #[test]
 fn the_script_has_a_relenv_tree_that_lost_a_file_unpacked_out_of_a_new_archive() {
     let directory = TempDir::new().unwrap();

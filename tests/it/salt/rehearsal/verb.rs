@@ -57,7 +57,10 @@ fn a_release_is_rehearsed_by_a_verb_that_names_what_is_lost_and_what_brings_it_b
     let absent = host.sidle(&["rehearse", SALT, &release]);
     assert!(absent.code == Some(1) && absent.stderr.contains("it is not installed"), "{absent:?}");
     let bundle = author.salt(new);
-    let listed = host.sidle(&["--json", "rehearse", SALT, &release, "--manifest", text(&bundle)]).json();
+    let (bundle_text, page) = (text(&bundle), host.path("page.html"));
+    let listed = host.sidle(&["--json", "rehearse", SALT, &release, "--manifest", bundle_text, "--page", text(&page)]);
+    let listed = listed.json();
+    assert!(fs::read_to_string(page).unwrap().contains("saltext-vault=="));
     assert_eq!((&listed["compared"], &listed["refuses"]), (&"lists".into(), &false.into()));
     let vault = lost(&listed, "module", "vault").unwrap();
     assert!(vault["successor"].as_str().unwrap().starts_with("saltext-vault=="), "{vault}");
