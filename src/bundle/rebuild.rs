@@ -9,13 +9,16 @@ use super::source::{Held, PayloadSource};
 use super::unpack::{UnpackError, make_directories, make_links, unpack_frames};
 use crate::crash_point;
 use crate::digest::{Digest, Hasher};
+use crate::os::thread::helper;
 use crate::os::{OsError, dir::Dir};
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::ops::Range;
+use std::panic::resume_unwind;
+use std::thread;
 
-/// Threads that unpack frames. A host that installs in the background has memory for one frame, and other work for its cores.
-const UNPACKING_THREADS: usize = 1;
+/// Threads that unpack the frames of a repair: in the background, a host has other work for its cores.
+const REPAIRING_THREADS: usize = 1;
 
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 1 << 18;
@@ -62,8 +65,8 @@ fn seems_held(manifest: &Manifest, unit: &Unit, held: &dyn Held) -> bool {
     })
 }
 
-/// Rebuilds the tree of `manifest` in the empty directory `into`; `threads` threads copy. `progress` gets the bytes of frames taken so far,
-/// and their total. If a held file has changed, its frames are fetched as well.
+/// Rebuilds the tree of `manifest` in the empty directory `into`: `threads` threads copy what is held, beside as many that unpack the frames of the
+/// rest. `progress` gets the bytes of frames taken so far, and their total. If a held file has changed, its frames are fetched as well.
 pub fn rebuild(
     manifest: &Manifest,
     held: &dyn Held,
@@ -75,23 +78,58 @@ pub fn rebuild(
     make_directories(manifest, into)?;
     crash_point!("rebuild.directories");
     let layout = manifest.layout();
-    let units = units(manifest, &layout);
-    let mut wanted = Vec::new();
-    let copy = |index: usize| {
-        let unit: &Unit = &units[index];
-        if seems_held(manifest, unit, held) { copy_unit(manifest, unit, held, into) } else { Ok(false) }
-    };
+    let (there, lacking): (Vec<Unit>, Vec<Unit>) =
+        units(manifest, &layout).into_iter().partition(|unit| seems_held(manifest, unit, held));
+    let of = |units: &[&Unit]| units.iter().flat_map(|unit| unit.frames.clone()).collect::<Vec<usize>>();
+    let copy = || copy_units(manifest, &there, held, into, threads);
+    let mut take = |wanted: &[usize]| take_frames(manifest, &layout, wanted, payload, into, (threads, progress));
+    let wanted = of(&lacking.iter().collect::<Vec<_>>());
+    let changed = thread::scope(|scope| {
+        let copying = helper(scope, copy);
+        let taken = take(&wanted);
+        // Without a free thread one comes after the other.
+        let changed = copying.map_or_else(copy, |copying| copying.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        taken.and(changed)
+    })?;
+    crash_point!("rebuild.copied");
+    if !changed.is_empty() {
+        take(&of(&changed.iter().map(|index| &there[*index]).collect::<Vec<_>>()))?;
+    }
+    make_links(manifest, into)?;
+    Ok(())
+}
+
+/// Copies the files of these units; gives those of which a file is not held.
+fn copy_units(
+    manifest: &Manifest,
+    units: &[Unit],
+    held: &dyn Held,
+    into: &Dir,
+    threads: usize,
+) -> Result<Vec<usize>, UnpackError> {
+    let mut changed = Vec::new();
+    let copy = |index: usize| copy_unit(manifest, &units[index], held, into);
     parallel::ordered(threads, units.len(), copy, |index, copied| {
         if !copied {
-            wanted.extend(units[index].frames.clone());
+            changed.push(index);
         }
         Ok(())
     })?;
-    crash_point!("rebuild.copied");
+    Ok(changed)
+}
+
+/// Unpacks these frames, which are in the payload's order.
+fn take_frames(
+    manifest: &Manifest,
+    layout: &[Holds],
+    wanted: &[usize],
+    payload: &mut dyn PayloadSource,
+    into: &Dir,
+    (threads, progress): (usize, &dyn Fn(u64, u64)),
+) -> Result<(), UnpackError> {
     let frames: Vec<Frame> = wanted.iter().map(|index| manifest.frames[*index]).collect();
     let mut source = payload.frames(&frames).map_err(UnpackError::Source)?;
-    unpack_frames(manifest, layout, &wanted, &mut *source, into, UNPACKING_THREADS, progress)?;
-    make_links(manifest, into)?;
+    unpack_frames(manifest, layout, wanted, &mut *source, into, threads, progress)?;
     source.end().map_err(UnpackError::Source)
 }
 
@@ -161,10 +199,7 @@ pub fn unpack_files(
 ) -> Result<(), UnpackError> {
     let layout = manifest.layout();
     let wanted = indices_of(&units(manifest, &layout), entries);
-    let frames: Vec<Frame> = wanted.iter().map(|index| manifest.frames[*index]).collect();
-    let mut source = payload.frames(&frames).map_err(UnpackError::Source)?;
-    unpack_frames(manifest, layout, &wanted, &mut *source, into, UNPACKING_THREADS, &|_, _| {})?;
-    source.end().map_err(UnpackError::Source)
+    take_frames(manifest, &layout, &wanted, payload, into, (REPAIRING_THREADS, &|_, _| {}))
 }
 
 /// True if this host holds a file of this content: it is read and hashed.

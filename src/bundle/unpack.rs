@@ -85,7 +85,7 @@ pub fn unpack(
     make_directories(manifest, into)?;
     crash_point!("unpack.directories");
     let all: Vec<usize> = (0..manifest.frames.len()).collect();
-    unpack_frames(manifest, manifest.layout(), &all, source, into, threads, progress)?;
+    unpack_frames(manifest, &manifest.layout(), &all, source, into, threads, progress)?;
     crash_point!("unpack.files");
     make_links(manifest, into)?;
     source.end().map_err(UnpackError::Source)
@@ -94,7 +94,7 @@ pub fn unpack(
 /// Unpacks the frames of these ascending indices; the directories exist.
 pub(super) fn unpack_frames(
     manifest: &Manifest,
-    layout: Vec<Holds>,
+    layout: &[Holds],
     wanted: &[usize],
     source: &mut dyn FrameSource,
     into: &Dir,
@@ -227,7 +227,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 struct Job<'a> {
     manifest: &'a Manifest,
-    layout: Vec<Holds>,
+    layout: &'a [Holds],
     /// Indices of the frames to unpack, ascending.
     wanted: &'a [usize],
     into: &'a Dir,
