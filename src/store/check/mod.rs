@@ -10,12 +10,16 @@ pub use quick::{Suspects, suspects};
 pub use super::error::{Defect, Problem};
 use super::index::{Index, Indexed};
 use super::{Result, Store, StoreError};
-use crate::bundle::manifest::Manifest;
+use crate::bundle::manifest::{Entry, Manifest};
+use crate::bundle::parallel;
 use crate::digest::Digest;
 use crate::os::dir::Dir;
 use crate::os::host;
 use crate::version::Release;
 use tracing::debug;
+
+/// Entries that one thread looks at before it takes more.
+const INDEXED_AT_ONCE: usize = 512;
 
 /// How thoroughly to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,14 +99,21 @@ struct Comparison {
 
 /// The stat index of a just verified tree; `digest` is that of its compressed manifest.
 pub fn index_of(tree: &Dir, manifest: &Manifest, digest: Digest) -> Result<Index> {
+    let parts: Vec<&[Entry]> = manifest.entries.chunks(INDEXED_AT_ONCE).collect();
+    let look = |part: usize| -> Result<Vec<Indexed>> { parts[part].iter().map(|entry| indexed(tree, entry)).collect() };
     let mut stats = Vec::with_capacity(manifest.entries.len());
-    for entry in &manifest.entries {
-        let stat = tree.stat_path(entry.path.as_path())?.filter(|stat| stat.kind == compare::kind_of(&entry.kind));
-        let stat = stat.ok_or_else(|| StoreError::Corrupt {
-            path: tree.path().join(entry.path.as_path()),
-            reason: "it changed while it was being installed".to_owned(),
-        })?;
-        stats.push(Indexed::of(&stat));
-    }
+    parallel::ordered(host::parallelism(), parts.len(), look, |_, found| {
+        stats.extend(found);
+        Ok(())
+    })?;
     Ok(Index::new(manifest, digest, Indexed::of(&tree.stat_self()?), |number| stats[number]))
+}
+
+fn indexed(tree: &Dir, entry: &Entry) -> Result<Indexed> {
+    let stat = tree.stat_path(entry.path.as_path())?.filter(|stat| stat.kind == compare::kind_of(&entry.kind));
+    let stat = stat.ok_or_else(|| StoreError::Corrupt {
+        path: tree.path().join(entry.path.as_path()),
+        reason: "it changed while it was being installed".to_owned(),
+    })?;
+    Ok(Indexed::of(&stat))
 }
