@@ -9,6 +9,7 @@ mod formula;
 mod handover;
 mod layer;
 mod lazy;
+mod long_term;
 mod minion;
 mod options;
 mod packages;

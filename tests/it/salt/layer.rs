@@ -16,12 +16,12 @@ const NEW: &str = "3008.5";
 const REAL: [&str; 2] = ["saltext-vault==1.8.0", "saltext-zabbix==1.0.0"];
 
 /// An author's recipe beside its lock; the build's command copies a tree that is there, and lets the real builder lay the layer over it.
-struct Desk {
+pub(super) struct Desk {
     directory: tempfile::TempDir,
 }
 
 impl Desk {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let directory = tempfile::Builder::new().prefix("desk").tempdir().unwrap();
         let made =
             Command::new("python3").arg("-B").arg(project("tests/it/support/wheels.py")).arg(directory.path()).status();
@@ -55,7 +55,7 @@ impl Desk {
     }
 
     /// `sidle pack` of this recipe: no index but the wheels that are here.
-    fn pack(&self, extras: &[&str], more: &[&str]) -> Ran {
+    pub(super) fn pack(&self, extras: &[&str], more: &[&str]) -> Ran {
         let (recipe, wheels, cache) = (self.recipe(extras), real_wheels(), cache());
         let links = format!("{} {}", text(self.directory.path()), text(&wheels));
         let kept = cache.join("build");
