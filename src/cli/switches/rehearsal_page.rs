@@ -48,8 +48,14 @@ pub(super) fn page(told: &Value, compared: &str) -> String {
     if let Some(as_of) = told["successors_as_of"].as_str() {
         body.push(format!("<p>The list of packages that bring modules back is of {}.</p>", Text(as_of)));
     }
-    let head = format!("<meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>{}</title>", Text(&title));
-    format!("<!DOCTYPE html>\n<html lang=\"en\"><head>{head}<style>{STYLE}</style></head><body>\n{}\n</body></html>\n", body.join("\n"))
+    let head = format!(
+        "<meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>{}</title>",
+        Text(&title)
+    );
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head>{head}<style>{STYLE}</style></head><body>\n{}\n</body></html>\n",
+        body.join("\n")
+    )
 }
 
 /// With a capital letter and a full stop.
@@ -69,17 +75,28 @@ fn lost(modules: &Value) -> Option<String> {
     let modules = modules.as_array().filter(|modules| !modules.is_empty())?;
     let row = |module: &Value| {
         let word = |key: &str| module[key].as_str().unwrap_or_default();
-        let functions: Vec<&str> = module["functions"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let functions: Vec<&str> =
+            module["functions"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let what = if module["whole"] == true { "all of it" } else { "some functions" };
         let back = module["successor"].as_str().unwrap_or("no package is on the list: keep the module");
         format!(
             "<tr><td>{}</td><td>{}</td><td>{what}</td><td><details><summary>{}</summary><code>{}</code></details></td><td>{}</td></tr>",
-            Text(word("kind")), Text(word("module")), functions.len(), Text(&functions.join(", ")), Text(back)
+            Text(word("kind")),
+            Text(word("module")),
+            functions.len(),
+            Text(&functions.join(", ")),
+            Text(back)
         )
     };
     let rows: Vec<String> = modules.iter().map(row).collect();
-    let heads = ["kind", "module", "lost", "functions", "brought back by"].map(|head| format!("<th scope=\"col\">{head}</th>"));
-    Some(format!("<h2>Modules that are lost ({})</h2>\n<table><tr>{}</tr>\n{}\n</table>", rows.len(), heads.concat(), rows.join("\n")))
+    let heads =
+        ["kind", "module", "lost", "functions", "brought back by"].map(|head| format!("<th scope=\"col\">{head}</th>"));
+    Some(format!(
+        "<h2>Modules that are lost ({})</h2>\n<table><tr>{}</tr>\n{}\n</table>",
+        rows.len(),
+        heads.concat(),
+        rows.join("\n")
+    ))
 }
 
 #[cfg(test)]
@@ -95,7 +112,14 @@ mod tests {
             "lost": [{"kind": "module", "module": "vault", "functions": ["read_secret"], "whole": true, "successor": "saltext-vault==1.8.0"}],
         });
         let page = page(&told, "both releases loaded it");
-        for part in ["salt-minion 3006.30-1 to 3008.5-1", "would be refused. Both releases loaded it.", "a &amp; b", "read_secret", "saltext-vault==1.8.0", "2026-11-20"] {
+        for part in [
+            "salt-minion 3006.30-1 to 3008.5-1",
+            "would be refused. Both releases loaded it.",
+            "a &amp; b",
+            "read_secret",
+            "saltext-vault==1.8.0",
+            "2026-11-20",
+        ] {
             assert!(page.contains(part), "{part}: {page}");
         }
         assert!(!page.contains("<script") && page.contains("&lt;script&gt;"), "{page}");

@@ -197,7 +197,10 @@ fn tell(
 
 fn write_page(path: &Path, page: &str) -> Result<(), Report> {
     let Some(name) = path.file_name() else {
-        return Err(usage(format!("cannot write {}: the path names no file", path.display()), "name a file: --page rehearsal.html"));
+        return Err(usage(
+            format!("cannot write {}: the path names no file", path.display()),
+            "name a file: --page rehearsal.html",
+        ));
     };
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     Ok(Dir::open(parent.unwrap_or(Path::new(".")))?.write_atomic(name, page.as_bytes(), 0o644)?)

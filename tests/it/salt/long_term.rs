@@ -60,7 +60,8 @@ fn scene() -> Scene {
     assert!(Command::new("python3").args(["-c", make]).arg(&kept).arg(schema).status().unwrap().success());
     let options = format!("sqlite3.database: {}\n", text(&kept));
     fs::write(scene.configuration().join("minion.d/sqlite.conf"), options).unwrap();
-    fs::write(scene.marks.modules().join("ours.py"), "import salt.ext.tornado.gen\n\n\ndef go():\n    return 'ours'\n").unwrap();
+    fs::write(scene.marks.modules().join("ours.py"), "import salt.ext.tornado.gen\n\n\ndef go():\n    return 'ours'\n")
+        .unwrap();
     let managed = scene.host.path("srv/managed");
     scene.master().file("top.sls", "base: {'*': [used]}\n");
     scene.master().file(
@@ -112,7 +113,10 @@ fn packed(scene: &Scene, uses: &std::path::Path) -> std::path::PathBuf {
 fn a_host_that_uses_what_3008_dropped_goes_there_and_back_and_loses_nothing() {
     let scene = scene();
     let (before, applied) = (answers(&scene), highstate(&scene));
-    assert!(before[1].contains("1.7.2") && applied.iter().all(|(_, result)| result.starts_with("true")), "{before:?} {applied:?}");
+    assert!(
+        before[1].contains("1.7.2") && applied.iter().all(|(_, result)| result.starts_with("true")),
+        "{before:?} {applied:?}"
+    );
     let applied = highstate(&scene);
     let uses = counted(&scene);
     let [old, new] = LONG_TERM;
