@@ -58,8 +58,8 @@ fn a_release_is_rehearsed_by_a_verb_that_names_what_is_lost_and_what_brings_it_b
     assert!(absent.code == Some(1) && absent.stderr.contains("it is not installed"), "{absent:?}");
     let bundle = author.salt(new);
     let (bundle_text, page) = (text(&bundle), host.path("page.html"));
-    let listed = host.sidle(&["--json", "rehearse", SALT, &release, "--manifest", bundle_text, "--page", text(&page)]);
-    let listed = listed.json();
+    let by_lists = ["--json", "rehearse", SALT, &release, "--manifest", bundle_text, "--page", text(&page)];
+    let listed = host.sidle(&by_lists).json();
     assert!(fs::read_to_string(page).unwrap().contains("saltext-vault=="));
     assert_eq!((&listed["compared"], &listed["refuses"]), (&"lists".into(), &false.into()));
     let vault = lost(&listed, "module", "vault").unwrap();
@@ -83,8 +83,7 @@ fn a_release_is_rehearsed_by_a_verb_that_names_what_is_lost_and_what_brings_it_b
     fs::create_dir_all(&modules).unwrap();
     fs::write(modules.join("ours.py"), "import salt.ext.tornado.gen\n\n\ndef go():\n    return 1\n").unwrap();
     fs::create_dir_all(host.path("etc/salt")).unwrap();
-    let root = host.root();
-    let options = format!("root_dir: {}\nid: one\nmaster: 127.0.0.1\nreturn: mongo_future\n", text(&root));
+    let options = format!("root_dir: {}\nid: one\nmaster: 127.0.0.1\nreturn: mongo_future\n", host.root().display());
     fs::write(host.path("etc/salt/minion"), options).unwrap();
     let ran = host.sidle(&["--json", "rehearse", SALT, &release]);
     let told = ran.json();
