@@ -10,7 +10,7 @@ use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::name::PackageName;
 use crate::os::dir::Dir;
-use crate::os::{clock, file};
+use crate::os::{clock, file, lock};
 use crate::rehearsal::Part;
 use crate::store::Store;
 use crate::store::collect::Effect;
@@ -22,6 +22,8 @@ use std::time::Duration;
 
 /// How long a key may wait for its acceptance.
 const WAIT: Duration = Duration::from_secs(15 * 60);
+/// How long a supervisor may take to start.
+const SUPERVISOR_WAIT: Duration = Duration::from_secs(10);
 /// How often the masters are asked meanwhile.
 const INTERVAL: Duration = Duration::from_secs(5);
 
@@ -187,7 +189,8 @@ impl<'a> Setup<'a> {
         let masters: Vec<&str> = shown.peers.iter().map(|(name, _)| name.as_str()).collect();
         self.note(Step::Start, format!("{} accepts the key of {}", masters.join(", "), shown.id), true);
         self.start_supervisor(Step::Start)?;
-        if SupervisorStatus::read(&context.layout, &name)?.is_none() {
+        // One that systemd has just started says so a moment later.
+        if lock::wait(SUPERVISOR_WAIT, || SupervisorStatus::read(&context.layout, &name))?.is_none() {
             let message = format!("cannot start {package}: no supervisor runs on this host");
             return Err(
                 Report::of(Class::Failed, message).hint(format!("start one by your init: `sidle supervise {name}`"))
