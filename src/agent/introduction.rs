@@ -3,7 +3,7 @@
 use super::{AgentError, AgentSettings};
 use std::path::{Path, PathBuf};
 
-/// What a first agent is told.
+/// The peers of a first agent, its name, and the key that its peers must have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
     /// Its peers: names or addresses.
@@ -23,7 +23,7 @@ pub struct FirstFile {
     pub text: String,
 }
 
-/// What the peers of an agent make of its key.
+/// An agent's name and key, and the answer of each peer to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Introduced {
     /// The agent's name at its peers.
@@ -34,7 +34,7 @@ pub struct Introduced {
     pub peers: Vec<(String, Standing)>,
 }
 
-/// What one peer makes of the key.
+/// The answer of one peer to the agent's key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
     /// It has accepted the key.
@@ -47,10 +47,19 @@ pub enum Standing {
     Refused(String, String),
 }
 
+/// The peers that a configuration names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Configured {
+    /// Their names; None: it names none.
+    pub peers: Option<Vec<String>>,
+    /// The fingerprint of the key that they must have; None: any key.
+    pub pin: Option<String>,
+}
+
 /// How one kind of agent is brought up.
 pub trait Introducer: Sync {
-    /// The peers that the configuration names, as the release of `settings` reads it; None: it names none. `root`: the host's.
-    fn configured(&self, settings: &AgentSettings, root: &Path) -> Result<Option<Vec<String>>, AgentError>;
+    /// The peers that the configuration names, as the release of `settings` reads it. `root`: the host's.
+    fn configured(&self, settings: &AgentSettings, root: &Path) -> Result<Configured, AgentError>;
 
     /// The file of a first configuration.
     fn file(&self, told: &Told) -> FirstFile;

@@ -98,14 +98,20 @@ impl Uses {
 
     /// Everything that was used; the kinds in their order, in each the names.
     pub fn all(&self) -> Vec<Use> {
-        let names =
-            self.kinds.iter().flat_map(|(kind, names)| names.iter().map(move |(name, days)| (kind, name, days)));
-        names.filter_map(|(kind, name, days)| summed(kind, name, days)).collect()
+        self.those(|_, _| true)
+    }
+
+    /// The uses of these kinds and names.
+    fn those(&self, is_wanted: impl Fn(&str, &str) -> bool) -> Vec<Use> {
+        let all = self.kinds.iter().flat_map(|(kind, names)| names.iter().map(move |(name, days)| (kind, name, days)));
+        // Names first: a release loses hundreds of modules, and a count has thousands of names.
+        let wanted = all.filter(|(kind, name, _)| is_wanted(kind, name));
+        wanted.filter_map(|(kind, name, days)| summed(kind, name, days)).collect()
     }
 
     /// The used functions of what is lost.
     pub fn of(&self, lost: &Lost) -> Vec<Use> {
-        self.all().into_iter().filter(|each| is_use_of(lost, &each.kind, &each.name)).collect()
+        self.those(|kind, name| is_use_of(lost, kind, name))
     }
 
     /// On how many days it was counted.

@@ -59,7 +59,7 @@ pub struct Partial<R> {
     reader: BundleReader<R>,
     id: ReleaseId,
     since: String,
-    /// What is left to read.
+    /// The frames that are still to be read.
     frames: std::vec::IntoIter<Frame>,
 }
 

@@ -32,7 +32,7 @@ struct Used {
     name: String,
 }
 
-/// What brings back what is lost.
+/// The extras and modules to name in a recipe and to `pack`, for what is lost.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Suggestion {
     /// Packages for the recipe.

@@ -2,7 +2,7 @@
 
 use super::{Setup, Step};
 use crate::acquire::Acquired;
-use crate::agent::introduction::{Introduced, Introducer, Standing, Told};
+use crate::agent::introduction::{Configured, Introduced, Introducer, Standing, Told};
 use crate::agent::{AgentSettings, Answers, Parts};
 use crate::cli::switches::switching::{SwitchArguments, switch};
 use crate::cli::{Context, Ended, agents, instance_of};
@@ -37,10 +37,10 @@ pub struct StartArguments {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', requires = "start")]
     master: Vec<String>,
     /// The minion's id [default: Salt's choice, the host's name]
-    #[arg(long, requires = "start")]
+    #[arg(long, requires = "master")]
     id: Option<String>,
     /// The fingerprint of the masters' key, as `salt-key -F master` prints it there [default: believe the first key that a master shows]
-    #[arg(long, value_name = "FINGERPRINT", requires = "start")]
+    #[arg(long, value_name = "FINGERPRINT", requires = "master")]
     pin_master: Option<String>,
     /// How long to wait for the acceptance of the key [default: 15m]
     #[arg(long, value_name = "TIME", requires = "start", value_parser = crate::config::duration)]
@@ -50,7 +50,7 @@ pub struct StartArguments {
 /// Largest file of a first configuration that is read: a few names.
 const CONFIGURATION_BYTES_MAXIMUM: u64 = 64 << 10;
 
-/// What `--start` works with.
+/// The host, how the release reads its configuration, and how its agent is brought up.
 struct Host<'a> {
     context: &'a Context,
     settings: AgentSettings,
@@ -75,13 +75,15 @@ impl Host<'_> {
         let present = file::read_if_exists(&path, CONFIGURATION_BYTES_MAXIMUM)?;
         // What an earlier run wrote is replaced: by other words of the same person.
         let is_own = present.as_ref().is_some_and(|text| first_line(text) == first_line(first.text.as_bytes()));
-        let named = self.introducer.configured(&self.settings, self.context.layout.root())?;
-        match named {
-            Some(named) if told.peers.is_empty() || (named == told.peers && !is_own) => {
+        let Configured { peers, pin } = self.introducer.configured(&self.settings, self.context.layout.root())?;
+        // The same masters alone are not all that was asked for: a name or a pinned key must be in the configuration, too.
+        let has_all = told.id.is_none() && (told.pin.is_none() || told.pin == pin);
+        match peers {
+            Some(named) if told.peers.is_empty() || (named == told.peers && has_all && !is_own) => {
                 let (named, directory) = (named.join(", "), directory.display());
                 return Ok((format!("the configuration in {directory} names {named} already"), false));
             }
-            Some(named) if !is_own => return Err(self.other(&masters, &named)),
+            Some(named) if named != told.peers && !is_own => return Err(self.other(&masters, &named)),
             None if told.peers.is_empty() => {
                 let message = format!("cannot start: the configuration in {} names no master", directory.display());
                 return Err(Report::of(Class::Usage, message).hint("name the masters: --master NAME,…"));
@@ -98,8 +100,13 @@ impl Host<'_> {
         let place = Dir::open_or_create(parent, 0o755)?;
         place.write_atomic(name, first.text.as_bytes(), 0o644)?;
         place.sync()?;
-        match self.introducer.configured(&self.settings, self.context.layout.root())? {
+        let Configured { peers, pin } = self.introducer.configured(&self.settings, self.context.layout.root())?;
+        match peers {
             Some(named) if named != told.peers => Err(self.other(&masters, &named)),
+            Some(_) | None if told.pin.is_some() && told.pin != pin => {
+                let message = format!("cannot pin the masters' key: a file after {} pins another key", path.display());
+                Err(Report::of(Class::Conflict, message).hint("remove its `master_finger`, or leave out --pin-master"))
+            }
             Some(_) | None => Ok((what, true)),
         }
     }
@@ -112,11 +119,15 @@ impl Host<'_> {
     }
 
     /// Waits until a master has accepted the key and none lets it wait.
-    fn wait(&self, wait: Duration) -> Result<Introduced, Report> {
+    fn wait(&self, id: Option<&str>, wait: Duration) -> Result<Introduced, Report> {
         let begun = clock::since_boot();
         let mut told = Vec::new();
         loop {
             let shown = self.introducer.introduce(&self.settings, self.context.layout.root())?;
+            if let Some(id) = id.filter(|id| **id != *shown.id) {
+                let message = format!("cannot start the minion as {id}: its configuration names it {}", shown.id);
+                return Err(Report::of(Class::Conflict, message).hint("remove the other `id`, or leave out --id"));
+            }
             if let Some((why, remedy)) = shown.peers.iter().find_map(|(_, standing)| match standing {
                 Standing::Refused(why, remedy) => Some((why, remedy)),
                 Standing::Accepted | Standing::Waits(_) | Standing::Silent(_) => None,
@@ -185,7 +196,7 @@ impl<'a> Setup<'a> {
             self.note(Step::Start, format!("would show the key to the masters, and start {package} {release}"), true);
             return Ok(None);
         }
-        let shown = host.wait(start.wait.unwrap_or(WAIT))?;
+        let shown = host.wait(start.id.as_deref(), start.wait.unwrap_or(WAIT))?;
         let masters: Vec<&str> = shown.peers.iter().map(|(name, _)| name.as_str()).collect();
         self.note(Step::Start, format!("{} accepts the key of {}", masters.join(", "), shown.id), true);
         self.start_supervisor(Step::Start)?;

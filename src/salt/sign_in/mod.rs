@@ -1,6 +1,6 @@
 //! What masters make of the minion's key: the release's own Salt sends the request that the minion sends at every start.
 
-use crate::agent::introduction::{FirstFile, Introduced, Introducer, Told};
+use crate::agent::introduction::{Configured, FirstFile, Introduced, Introducer, Told};
 use crate::agent::{AgentError, AgentSettings, introduction};
 use crate::os::dir::Dir;
 use crate::os::environment::Passed;
@@ -124,6 +124,13 @@ impl Drop for Scratch {
     }
 }
 
+/// What the program says of a configuration.
+#[derive(Deserialize)]
+struct Named {
+    masters: Option<Vec<String>>,
+    pin: Option<String>,
+}
+
 /// What the program says of a first minion.
 #[derive(Deserialize)]
 struct Shown {
@@ -142,10 +149,12 @@ impl FirstMinion {
 }
 
 impl Introducer for FirstMinion {
-    fn configured(&self, settings: &AgentSettings, root: &Path) -> Result<Option<Vec<String>>, AgentError> {
-        let named = Self::minion(settings, root)?.call("configured", &[], Duration::ZERO);
+    fn configured(&self, settings: &AgentSettings, root: &Path) -> Result<Configured, AgentError> {
+        let named = Self::minion(settings, root)?.call::<Named>("configured", &[], Duration::ZERO);
         let named = named.map_err(|why| AgentError::new(format!("cannot load the minion's configuration: {why}")))?;
-        named.ok_or_else(|| AgentError::new("cannot load the minion's configuration: Salt did not answer in time"))
+        let Named { masters: peers, pin } = named
+            .ok_or_else(|| AgentError::new("cannot load the minion's configuration: Salt did not answer in time"))?;
+        Ok(Configured { peers, pin })
     }
 
     fn file(&self, told: &Told) -> FirstFile {

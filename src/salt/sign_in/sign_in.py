@@ -114,12 +114,13 @@ def ask(configuration, scratch, seconds, masters):
 
 
 def configured(configuration):
-    """Print the masters that the configuration names; null: it names none."""
+    """Print {"masters", "pin"} as the configuration has them; null: it names none, and pins no key."""
     import salt.config
 
     defaults = dict(salt.config.DEFAULT_MINION_OPTS, master=None)
-    named = salt.config.minion_config(os.path.join(configuration, "minion"), defaults=defaults)["master"]
-    print(json.dumps([named] if isinstance(named, str) else named))
+    opts = salt.config.minion_config(os.path.join(configuration, "minion"), defaults=defaults)
+    named = opts["master"]
+    print(json.dumps({"masters": [named] if isinstance(named, str) else named, "pin": opts.get("master_finger") or None}))
 
 
 def make_key(opts):

@@ -82,7 +82,9 @@ fn a_master_with_another_key_than_the_pinned_one_gets_no_minion() {
     let host = Host::new(&author);
     let etc = host.path("etc/salt");
     fs::create_dir_all(&etc).unwrap();
-    let own = format!("root_dir: {}\nmaster_port: {}\nuser: root\n", host.root().display(), master.request_port());
+    // The site's own configuration names the master, and pins nothing.
+    let (root, port) = (host.root(), master.request_port());
+    let own = format!("root_dir: {}\nmaster: {}\nmaster_port: {port}\nuser: root\n", root.display(), master.address);
     fs::write(etc.join("minion"), own).unwrap();
     host.install(&author.salt(RELEASE)).ok();
     let url = format!("file://{}", author.repository().display());
