@@ -17,7 +17,7 @@ pub mod units;
 
 pub use processes::{
     account, again, children, dialogue, environment, filter, memory, proc_fs, process, signals, standard_error,
-    standard_streams, thread,
+    standard_streams, tcp, thread,
 };
 
 use files::file_stat;

@@ -15,7 +15,8 @@ use super::title::Title;
 use crate::agent::{AgentError, Job};
 use crate::os::OsError;
 use crate::os::dir::Dir;
-use crate::os::proc_fs::{self, Process, TcpConnection};
+use crate::os::proc_fs::{self, Process};
+use crate::os::tcp::{self, TcpConnection};
 use crate::salt::options::{Masters, MinionConfig};
 
 /// The jobs of the minion whose main process is `main`; `layout`: of its queues, where that is known. Asks the agent nothing, so main may be
@@ -30,8 +31,8 @@ pub fn read(config: &MinionConfig, main: u32, layout: Option<Layout>) -> Result<
         ))
     })?;
     let entries = entry::read(&directory)?;
-    let connections = proc_fs::tcp_connections(main)?
-        .ok_or_else(|| AgentError::new(format!("the minion's main process {main} is gone")))?;
+    let connections =
+        tcp::connections(main)?.ok_or_else(|| AgentError::new(format!("the minion's main process {main} is gone")))?;
     let mut jobs = queues::jobs(config, layout)?;
     for entry in &entries {
         if entry.is_live()? {

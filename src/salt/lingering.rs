@@ -14,7 +14,8 @@
 use super::options::{Masters, MinionConfig};
 use crate::agent::Need;
 use crate::os::dir::Dir;
-use crate::os::proc_fs::{self, Process, TcpConnection};
+use crate::os::proc_fs::{self, Process};
+use crate::os::tcp::TcpConnection;
 use crate::os::{OsError, clock};
 use std::time::Duration;
 

@@ -14,7 +14,7 @@ use super::names::{ANSWER_AGE_MAXIMUM, FRESH_AGE_MAXIMUM, Names};
 use super::options::{Master, Masters, MinionConfig};
 use crate::agent::gate::{GuardReport, Subscription};
 use crate::agent::{Health, Need, Peer, Subject};
-use crate::os::proc_fs::{self, TcpConnection};
+use crate::os::tcp::{self, Tables, TcpConnection};
 use std::net::{IpAddr, SocketAddr};
 
 /// The peer of a minion without a master: its own main process.
@@ -62,7 +62,7 @@ pub fn unfindable(config: &MinionConfig, names: &Names) -> Vec<Peer> {
 }
 
 fn connected(located: &[Located], need: Need, main: u32) -> Health {
-    let connections = match proc_fs::tcp_connections(main) {
+    let connections = match tcp::connections(main) {
         Ok(Some(connections)) => connections,
         Ok(None) => return Health::Unknown(format!("the minion's main process {main} is gone")),
         Err(error) => return Health::Unknown(error.to_string()),
@@ -106,6 +106,36 @@ fn with_round_trips(health: Health, subject: Subject<'_>) -> Health {
         Peer { proven: peer.proven && answered, detail, ..peer.clone() }
     });
     Health::Known { peers: checked.collect(), need: *need }
+}
+
+/// Which of several processes is connected to the masters of a minion: names are looked up and tables of sockets read once for all of them.
+pub struct Reach<'config> {
+    located: Vec<Located<'config>>,
+    tables: Tables,
+}
+
+impl<'config> Reach<'config> {
+    /// To the masters of `config`, where their names mean now.
+    pub fn of(config: &'config MinionConfig, names: &Names) -> Self {
+        let masters = if let Masters::Named(masters, _) = &config.masters { masters.as_slice() } else { &[] };
+        let located = masters.iter().map(|master| Located::of(master, None, names)).collect();
+        Self { located, tables: Tables::default() }
+    }
+
+    /// The masters to which this process is connected; none if that cannot be told.
+    pub fn reached(&mut self, pid: u32) -> Vec<String> {
+        if self.located.is_empty() {
+            return Vec::new();
+        }
+        let connections = self.tables.of(pid).ok().flatten().unwrap_or_default();
+        let peers = self.located.iter().map(|master| peer(master, &self.located, &connections));
+        peers.filter(|peer| peer.proven).map(|peer| peer.name).collect()
+    }
+
+    /// The first of these processes that is connected to a master, with its masters.
+    pub fn first(&mut self, pids: impl IntoIterator<Item = u32>) -> Option<(u32, Vec<String>)> {
+        pids.into_iter().map(|pid| (pid, self.reached(pid))).find(|(_, masters)| !masters.is_empty())
+    }
 }
 
 struct Located<'config> {

@@ -26,6 +26,7 @@ use crate::digest::Digest;
 use crate::os::file;
 use crate::os::proc_fs;
 use crate::os::process::Identity;
+use masters::Reach;
 use names::Names;
 use options::MinionConfig;
 use options::asking::Asker;
@@ -109,20 +110,17 @@ impl SaltMinion {
     }
 
     /// The masters to which a process from the leader down is connected.
-    fn reached_below(&self, config: &MinionConfig, leader: &Identity) -> Vec<String> {
-        let below = proc_fs::descendants(leader.pid).unwrap_or_default();
-        let pids = below.iter().map(|process| process.pid).chain([leader.pid]);
-        let reached = pids.map(|pid| masters::health(config, pid, Subject::unguarded(leader), &self.names).proven());
-        reached.into_iter().find(|names| !names.is_empty()).unwrap_or_default()
+    fn reached_below(reach: &mut Reach<'_>, leader: u32) -> Vec<String> {
+        let below = proc_fs::descendants(leader).unwrap_or_default();
+        let first = reach.first(below.iter().map(|process| process.pid).chain([leader]));
+        first.map_or_else(Vec::new, |(_, masters)| masters)
     }
 
     /// The leader, and below it main, which is the first one there that is connected to a master; None: nobody is.
     fn connected_chain(&self, config: &MinionConfig, leader: &Identity) -> Result<Option<Vec<Identity>>, AgentError> {
-        let subject = Subject::unguarded(leader);
         let below = proc_fs::descendants(leader.pid)?;
-        let is_connected = |pid: &u32| !masters::health(config, *pid, subject, &self.names).proven().is_empty();
-        let main = below.iter().map(|process| process.pid).find(is_connected);
-        main.map_or(Ok(None), |main| Self::below(leader, main))
+        let main = Reach::of(config, &self.names).first(below.iter().map(|process| process.pid));
+        main.map_or(Ok(None), |(main, _)| Self::below(leader, main))
     }
 
     fn main(config: &MinionConfig, subject: Subject<'_>) -> Result<u32, AgentError> {
@@ -186,15 +184,15 @@ impl Agent for SaltMinion {
     }
 
     fn connected(&self, leader: &Identity) -> Vec<String> {
-        self.asker.last().map_or_else(|_| Vec::new(), |config| self.reached_below(&config, leader))
+        self.asker
+            .last()
+            .map_or_else(|_| Vec::new(), |config| Self::reached_below(&mut Reach::of(&config, &self.names), leader.pid))
     }
 
     fn doubles(&self, own: &[u32]) -> Vec<String> {
         let Ok(config) = self.asker.last() else { return Vec::new() };
-        let listens = |pid: u32| {
-            let first = Identity::of(pid).ok().flatten();
-            first.is_some_and(|first| !self.reached_below(&config, &first).is_empty())
-        };
+        let mut reach = Reach::of(&config, &self.names);
+        let listens = |pid: u32| !Self::reached_below(&mut reach, pid).is_empty();
         self.others.doubles(&self.settings, &config, own, listens)
     }
 

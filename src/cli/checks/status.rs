@@ -32,6 +32,9 @@ pub struct StatusArguments {
     /// The instance [default: the instance with the package's name]
     #[arg(long, requires = "package")]
     instance: Option<InstanceName>,
+    /// Do not look at the files of the releases: for programs that ask often
+    #[arg(long)]
+    no_trees: bool,
 }
 
 /// `sidle history PACKAGE`
@@ -84,7 +87,7 @@ pub fn status(context: &Context, arguments: &StatusArguments) -> Result<Ended, R
     let mut class = None;
     for package in &packages {
         let instance = instance_of(package, arguments.instance.as_ref());
-        let seen = InstanceStatus::read(context, package, &instance)?;
+        let seen = InstanceStatus::read(context, package, &instance, !arguments.no_trees)?;
         if !texts.is_empty() {
             texts.push(String::new());
         }
@@ -117,7 +120,13 @@ struct InstanceStatus {
 }
 
 impl InstanceStatus {
-    fn read(context: &Context, package: &PackageName, instance: &InstanceName) -> Result<Self, Report> {
+    /// `with_trees`: whether their files are looked at, some ten thousand of each.
+    fn read(
+        context: &Context,
+        package: &PackageName,
+        instance: &InstanceName,
+        with_trees: bool,
+    ) -> Result<Self, Report> {
         let files = InstanceFiles::new(&context.layout, instance, package);
         let store = Store::new(&context.layout, package);
         let installed = store.releases()?;
@@ -149,8 +158,8 @@ impl InstanceStatus {
         let claim = files.claimed().map_err(&mut told).unwrap_or_default();
         let history = files.history().map_err(&mut told).unwrap_or_default();
         // The releases that a boot and a rollback would start.
-        let looked: BTreeSet<&Release> =
-            current.iter().chain(&journal.previous).filter(|release| installed.contains(release)).collect();
+        let started = current.iter().chain(&journal.previous).filter(|release| installed.contains(release));
+        let looked: BTreeSet<&Release> = started.filter(|_| with_trees).collect();
         let trees = Trees::read(&store, looked)?;
         let supervisor = SupervisorStatus::read(&context.layout, instance)?;
         let host_changes = if unread.is_empty() { HostChanges::read(&files, &store)? } else { HostChanges::default() };

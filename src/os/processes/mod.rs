@@ -14,4 +14,5 @@ mod program;
 pub mod signals;
 pub mod standard_error;
 pub mod standard_streams;
+pub mod tcp;
 pub mod thread;

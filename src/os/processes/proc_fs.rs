@@ -4,7 +4,6 @@ use crate::os::{OsError, Result, clock};
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::{self, Read as _};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -32,7 +31,7 @@ impl Process {
     }
 }
 
-fn path_of(pid: u32, entry: &str) -> PathBuf {
+pub(super) fn path_of(pid: u32, entry: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/{entry}"))
 }
 
@@ -41,7 +40,7 @@ fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
-fn gone_is_none<T>(result: io::Result<T>, path: &Path) -> Result<Option<T>> {
+pub(super) fn gone_is_none<T>(result: io::Result<T>, path: &Path) -> Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if is_gone(&error) => Ok(None),
@@ -51,15 +50,13 @@ fn gone_is_none<T>(result: io::Result<T>, path: &Path) -> Result<Option<T>> {
 
 /// More than the line of any process: a name of 16 bytes and some fifty numbers.
 const STAT_BYTES: usize = 2048;
-/// Room for some 400 connections; a longer table takes more reads.
-const TABLE_BYTES: usize = 64 << 10;
 
 /// No table of sockets that a host can have is longer.
 const FILE_BYTES_MAXIMUM: u64 = 1 << 30;
 
 /// Reads a file of /proc without asking for its size, which is 0. A supervisor in the middle of a switch looks at every process several times a
-/// second, and the kernel walks through all sockets of the host for each read of their table.
-fn read_at_one_go<const BYTES: usize>(path: &Path) -> io::Result<Vec<u8>> {
+/// second.
+pub(super) fn read_at_one_go<const BYTES: usize>(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(BYTES);
     std::fs::File::open(path)?.take(FILE_BYTES_MAXIMUM).read_to_end(&mut bytes)?;
     Ok(bytes)
@@ -167,74 +164,8 @@ pub fn environment_variable(pid: u32, name: &str) -> Result<Option<OsString>> {
     Ok(value.map(|value| OsString::from_vec(value.to_vec())))
 }
 
-/// A TCP connection as /proc/net/tcp has it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TcpConnection {
-    /// This side.
-    pub local: SocketAddr,
-    /// The other side.
-    pub remote: SocketAddr,
-    /// True in state ESTABLISHED.
-    pub established: bool,
-    /// Bytes written that the other side has not acknowledged yet.
-    pub unacknowledged_bytes: u64,
-    /// The socket's inode.
-    pub inode: u64,
-}
-
-/// The TCP connections of `pid`, in its own network namespace; None without such a process.
-pub fn tcp_connections(pid: u32) -> Result<Option<Vec<TcpConnection>>> {
-    let Some(sockets) = socket_inodes(pid)? else { return Ok(None) };
-    let mut found = Vec::new();
-    for table in ["net/tcp", "net/tcp6"] {
-        let path = path_of(pid, table);
-        // A kernel without IPv6 has no second table.
-        let Some(bytes) = gone_is_none(read_at_one_go::<TABLE_BYTES>(&path), &path)? else { continue };
-        let table = String::from_utf8_lossy(&bytes);
-        // Nearly all lines are other processes'.
-        let is_own = |line: &&str| inode_of_tcp(line).is_some_and(|inode| sockets.contains(&inode));
-        found.extend(table.lines().skip(1).filter(is_own).filter_map(parse_tcp));
-    }
-    Ok(Some(found))
-}
-
-fn inode_of_tcp(line: &str) -> Option<u64> {
-    line.split_ascii_whitespace().nth(9)?.parse().ok()
-}
-
-fn parse_tcp(line: &str) -> Option<TcpConnection> {
-    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-    Some(TcpConnection {
-        local: parse_address(fields.get(1)?)?,
-        remote: parse_address(fields.get(2)?)?,
-        established: *fields.get(3)? == "01",
-        unacknowledged_bytes: u64::from_str_radix(fields.get(4)?.split(':').next()?, 16).ok()?,
-        inode: inode_of_tcp(line)?,
-    })
-}
-
-/// `0100007F:1F90`: 32-bit words in the machine's byte order, then the port.
-fn parse_address(text: &str) -> Option<SocketAddr> {
-    let (address, port) = text.split_once(':')?;
-    let words: Option<Vec<[u8; 4]>> = (0..address.len() / 8)
-        .map(|at| u32::from_str_radix(address.get(at * 8..at * 8 + 8)?, 16).ok().map(u32::to_ne_bytes))
-        .collect();
-    let address = match words?.as_slice() {
-        [word] => IpAddr::V4(Ipv4Addr::from(*word)),
-        [a, b, c, d] => {
-            let mut bytes = [0; 16];
-            for (slot, byte) in bytes.iter_mut().zip([a, b, c, d].into_iter().flatten()) {
-                *slot = *byte;
-            }
-            // A v4 peer of a v6 socket is the same peer.
-            Ipv6Addr::from(bytes).to_canonical()
-        }
-        _ => return None,
-    };
-    Some(SocketAddr::new(address, u16::from_str_radix(port, 16).ok()?))
-}
-
-fn socket_inodes(pid: u32) -> Result<Option<HashSet<u64>>> {
+/// The inodes of the sockets that `pid` has; None without such a process.
+pub fn socket_inodes(pid: u32) -> Result<Option<HashSet<u64>>> {
     let links = descriptor_links(pid)?;
     Ok(links.map(|links| {
         let inode = |link: &PathBuf| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
@@ -360,13 +291,8 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_found_with_its_own_connection() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let own = std::process::id();
-        assert!(process(own).unwrap().unwrap().is_alive());
-        let connections = tcp_connections(own).unwrap().unwrap();
-        assert!(connections.iter().any(|c| c.established && c.remote == stream.peer_addr().unwrap()));
+    fn this_process_is_found_and_one_that_cannot_be_is_not() {
+        assert!(process(std::process::id()).unwrap().unwrap().is_alive());
         assert_eq!(process(u32::MAX - 1).unwrap(), None);
     }
 

@@ -59,7 +59,7 @@ impl Others {
         settings: &AgentSettings,
         config: &MinionConfig,
         own: &[u32],
-        listens: impl Fn(u32) -> bool,
+        mut listens: impl FnMut(u32) -> bool,
     ) -> Vec<String> {
         let agents_own = config.user.as_deref().and_then(process::user_number);
         let users = [Some(account::ROOT), Some(process::user()), agents_own];

@@ -261,7 +261,7 @@ impl Machine {
 
     /// The status of the agent.
     pub fn status(&self) -> Value {
-        let (_, said) = self.try_inside(&["sidle", "--json", "status", self.made.package]);
+        let (_, said) = self.try_inside(&["sidle", "--json", "status", "--no-trees", self.made.package]);
         serde_json::from_str::<Value>(&said).unwrap_or_else(|error| panic!("{error}: {said}"))["instances"][0].clone()
     }
 

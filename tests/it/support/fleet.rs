@@ -80,7 +80,7 @@ impl Member {
     }
 
     pub fn status(&self) -> Value {
-        self.host.sidle(&["--json", "status", SALT]).json()["instances"][0].clone()
+        self.host.sidle(&["--json", "status", "--no-trees", SALT]).json()["instances"][0].clone()
     }
 
     /// The current release; empty: none.

@@ -44,14 +44,14 @@ const PAUSE_MAXIMUM: Duration = Duration::from_millis(200);
 /// Looks until there is an answer; panics with the last thing seen after `seconds`.
 pub fn eventually<T>(seconds: u64, what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
     let end = Instant::now() + Duration::from_secs(seconds);
-    // A look may start a program: it must not keep from happening what is waited for.
+    // A look may start a program: it must not keep from happening what is waited for, nor take the machine from the tests beside this one.
     let mut pause = Duration::from_millis(10);
     loop {
         let begun = Instant::now();
         match look() {
             Ok(found) => return found,
             Err(seen) if Instant::now() > end => panic!("not within {seconds} s: {what}; last seen: {seen}"),
-            Err(_) => std::thread::sleep(pause.max(begun.elapsed())),
+            Err(_) => std::thread::sleep(pause.max(2 * begun.elapsed())),
         }
         pause = (pause * 5 / 4).min(PAUSE_MAXIMUM);
     }

@@ -346,7 +346,7 @@ impl Scene {
 
     /// What `sidle status` says about the instance.
     pub fn status(&self) -> Value {
-        self.host.sidle(&["--json", "status", self.package]).json()["instances"][0].clone()
+        self.host.sidle(&["--json", "status", "--no-trees", self.package]).json()["instances"][0].clone()
     }
 
     /// The phase of the switch that is under way; None: there is none. From the journal: a status looks at every file of the release, which a test that

@@ -341,7 +341,7 @@ impl Host {
 
     /// The status of the default instance.
     pub fn status(&self) -> Value {
-        self.sidle(&["--json", "status", DEMO]).json()["instances"][0].clone()
+        self.sidle(&["--json", "status", "--no-trees", DEMO]).json()["instances"][0].clone()
     }
 
     /// Gives the agent a job: a shell script.

@@ -1,0 +1,137 @@
+//! The TCP connections of processes.
+
+use super::proc_fs::{self, gone_is_none, path_of, read_at_one_go};
+use crate::os::Result;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+
+/// Room for some 400 connections; a longer table takes more reads, and the kernel walks through all sockets of the host for each.
+const TABLE_BYTES: usize = 64 << 10;
+
+/// A TCP connection as /proc/net/tcp has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TcpConnection {
+    /// This side.
+    pub local: SocketAddr,
+    /// The other side.
+    pub remote: SocketAddr,
+    /// True in state ESTABLISHED.
+    pub established: bool,
+    /// Bytes written that the other side has not acknowledged yet.
+    pub unacknowledged_bytes: u64,
+    /// The socket's inode.
+    pub inode: u64,
+}
+
+/// The kernel's tables of sockets, read once for each network namespace: a read walks through the sockets of the whole host, up to milliseconds where
+/// there is much memory, and who looks at each process of all minions asks for the same table hundreds of times.
+#[derive(Debug, Default)]
+pub struct Tables {
+    by_namespace: HashMap<PathBuf, Vec<u8>>,
+}
+
+impl Tables {
+    /// The connections of `pid`, in its own network namespace, as they were when a process of that namespace was first asked about; None without such a
+    /// process.
+    pub fn of(&mut self, pid: u32) -> Result<Option<Vec<TcpConnection>>> {
+        let Some(sockets) = proc_fs::socket_inodes(pid)? else { return Ok(None) };
+        if sockets.is_empty() {
+            return Ok(Some(Vec::new()));
+        }
+        let path = path_of(pid, "ns/net");
+        let Some(namespace) = gone_is_none(std::fs::read_link(&path), &path)? else { return Ok(None) };
+        if !self.by_namespace.contains_key(&namespace) {
+            let table = table_of(pid)?;
+            self.by_namespace.insert(namespace.clone(), table);
+        }
+        let table = String::from_utf8_lossy(&self.by_namespace[&namespace]);
+        // Nearly all lines are other processes'.
+        let is_own = |line: &&str| inode_of_tcp(line).is_some_and(|inode| sockets.contains(&inode));
+        Ok(Some(table.lines().filter(is_own).filter_map(parse_tcp).collect()))
+    }
+}
+
+/// The TCP connections of `pid`, in its own network namespace; None without such a process.
+pub fn connections(pid: u32) -> Result<Option<Vec<TcpConnection>>> {
+    Tables::default().of(pid)
+}
+
+/// Both tables of the namespace of `pid`, one after the other.
+fn table_of(pid: u32) -> Result<Vec<u8>> {
+    let mut table = Vec::new();
+    for name in ["net/tcp", "net/tcp6"] {
+        let path = path_of(pid, name);
+        // A kernel without IPv6 has no second table.
+        table.extend(gone_is_none(read_at_one_go::<TABLE_BYTES>(&path), &path)?.unwrap_or_default());
+    }
+    Ok(table)
+}
+
+fn inode_of_tcp(line: &str) -> Option<u64> {
+    line.split_ascii_whitespace().nth(9)?.parse().ok()
+}
+
+fn parse_tcp(line: &str) -> Option<TcpConnection> {
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    Some(TcpConnection {
+        local: parse_address(fields.get(1)?)?,
+        remote: parse_address(fields.get(2)?)?,
+        established: *fields.get(3)? == "01",
+        unacknowledged_bytes: u64::from_str_radix(fields.get(4)?.split(':').next()?, 16).ok()?,
+        inode: inode_of_tcp(line)?,
+    })
+}
+
+/// `0100007F:1F90`: 32-bit words in the machine's byte order, then the port.
+fn parse_address(text: &str) -> Option<SocketAddr> {
+    let (address, port) = text.split_once(':')?;
+    let words: Option<Vec<[u8; 4]>> = (0..address.len() / 8)
+        .map(|at| u32::from_str_radix(address.get(at * 8..at * 8 + 8)?, 16).ok().map(u32::to_ne_bytes))
+        .collect();
+    let address = match words?.as_slice() {
+        [word] => IpAddr::V4(Ipv4Addr::from(*word)),
+        [a, b, c, d] => {
+            let mut bytes = [0; 16];
+            for (slot, byte) in bytes.iter_mut().zip([a, b, c, d].into_iter().flatten()) {
+                *slot = *byte;
+            }
+            // A v4 peer of a v6 socket is the same peer.
+            Ipv6Addr::from(bytes).to_canonical()
+        }
+        _ => return None,
+    };
+    Some(SocketAddr::new(address, u16::from_str_radix(port, 16).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_its_own_connection_and_no_other_has_it() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let is_ours = |found: &TcpConnection| found.established && found.remote == stream.peer_addr().unwrap();
+        let mut tables = Tables::default();
+        assert!(tables.of(std::process::id()).unwrap().unwrap().iter().any(is_ours));
+        let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let others = tables.of(other.id());
+        other.kill().and_then(|()| other.wait()).unwrap();
+        assert_eq!(others.unwrap(), Some(Vec::new()));
+        assert_eq!(connections(u32::MAX - 1).unwrap(), None);
+    }
+
+    #[test]
+    fn of_one_namespace_the_table_is_read_once() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut tables = Tables::default();
+        tables.of(std::process::id()).unwrap().unwrap();
+        let late = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let has_it = |tables: &mut Tables| {
+            let found = tables.of(std::process::id()).unwrap().unwrap();
+            found.iter().any(|found| found.remote == late.peer_addr().unwrap())
+        };
+        assert_eq!((has_it(&mut tables), has_it(&mut Tables::default())), (false, true));
+    }
+}
