@@ -76,6 +76,19 @@ fn an_extra_cannot_speak_to_a_terminal() {
 fn the_head_that_is_read_alone_is_the_whole_manifest_s_and_no_later_schema_s() {
     let read = |value: &Value| Head::decompressed(&compress(&serde_json::to_vec(value).unwrap()).unwrap());
     assert_eq!(read(&good()).unwrap(), parse(&good()).unwrap().head);
+    let mut before = good();
+    let entries = before.as_object_mut().unwrap().remove("entries").unwrap();
+    let read_text = |behind: &str, entries: &Value| {
+        let text = before.to_string();
+        let text = format!("{},\"entries\":{entries}{behind}}}", text.strip_suffix('}').unwrap());
+        Head::decompressed(&compress(text.as_bytes()).unwrap())
+    };
+    assert_eq!(read_text("", &entries).unwrap(), parse(&good()).unwrap().head);
+    // What comes behind the entries counts, and entries are passed over whatever their paths are.
+    assert!(matches!(read_text(",\"schema\":1", &entries), Err(ManifestError::Json(_))), "a key that is there twice");
+    for path in ["a]],", "]]}", ",\"entries\":[[\"x\""] {
+        assert_eq!(read_text("", &json!([["a", "d", 493], [path, "d", 493]])).unwrap(), read(&good()).unwrap(), "{path}");
+    }
     let mut later = good();
     later["schema"] = json!(2);
     assert!(matches!(read(&later), Err(ManifestError::Schema(2))));

@@ -12,6 +12,7 @@ use crate::bundle::path::BundlePath;
 use crate::bundle::problems::Problems;
 use crate::bundle::wire::{self, RawEntry, RawKind};
 use crate::version::Flavour;
+use memchr::memmem;
 use serde::Deserialize;
 use std::collections::HashMap;
 
@@ -38,9 +39,20 @@ impl Head {
     /// Reads the head of a manifest that was judged before; its thousands of entries are passed over.
     pub fn decompressed(bytes: &[u8]) -> Result<Self, ManifestError> {
         let text = manifest::decompress(bytes)?;
-        let head: Self = serde_json::from_slice(&text).map_err(ManifestError::Json)?;
+        let short = without_entries(&text).and_then(|short| serde_json::from_slice(&short).ok());
+        let head: Self = short.map_or_else(|| serde_json::from_slice(&text), Ok).map_err(ManifestError::Json)?;
         if head.schema == SCHEMA { Ok(head) } else { Err(ManifestError::Schema(head.schema)) }
     }
+}
+
+/// The text with an empty list of entries; None where they do not come last, as `sidle pack` writes them.
+fn without_entries(text: &[u8]) -> Option<Vec<u8>> {
+    const BEGIN: &[u8] = b",\"entries\":[[";
+    let begin = memmem::find(text, BEGIN)? + BEGIN.len() - 1;
+    let entries = text.get(begin..)?;
+    // Behind a list of lists comes no other key. A path may have these letters, too: then the whole text is read.
+    let are_last = entries.ends_with(b"]]}") && memmem::find(entries, b"]],\"").is_none();
+    are_last.then(|| [&text[..begin], b"]}"].concat())
 }
 
 /// A manifest as written, not yet judged.

@@ -19,7 +19,7 @@ const FAMILIES: [(&str, &str, usize); 3] = [("RedHat", "3006.30", 3), ("Debian",
 const TIMES_VARIABLE: &str = "SIDLE_FLEET_TIMES";
 
 /// Jobs a second of each master: each goes to all minions, so that each has one in every switch.
-const RATE: f64 = 0.07;
+const RATE: f64 = 0.05;
 
 /// Where all of them go.
 const TARGET: &str = "3008.5-1";
