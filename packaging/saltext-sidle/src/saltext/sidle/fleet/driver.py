@@ -8,7 +8,7 @@ import logging
 import time
 from functools import partial
 
-from . import answers, jobs, states
+from . import acts, answers, jobs, states
 from .rollout import Rollout
 from .states import RolloutError
 
@@ -40,9 +40,12 @@ EPOCH_STEP_MAX = 10_000
 REFUSALS_SHOWN = 5
 
 
-def drive(record, bus, records, now=time.time):
-    """Drives until nothing is left to do, or until a halt has come to rest. Gives the record. Raises `RolloutError`."""
-    driver = _Driver(record, bus, records, now)
+def drive(record, bus, records, now=time.time, announcer=None):
+    """
+    Drives until nothing is left to do, or until a halt has come to rest. Gives the record. `announcer`: as `announcing.Announcer`; None: nobody is told. Raises
+    `RolloutError`.
+    """
+    driver = _Driver(record, bus, records, now, announcer)
     driver.begin()
     while driver.goes_on():
         driver.step()
@@ -51,8 +54,8 @@ def drive(record, bus, records, now=time.time):
 
 
 class _Driver:
-    def __init__(self, record, bus, records, now):
-        self._record, self._bus, self._records, self._now = record, bus, records, now
+    def __init__(self, record, bus, records, now, announcer=None):
+        self._record, self._bus, self._records, self._now, self._announcer = record, bus, records, now, announcer
         self._own = Rollout(record)
         self._looked = 0.0
         #: When a job was last published, and since when none can be; None: they can.
@@ -96,6 +99,13 @@ class _Driver:
             self._claimed = set(ids)
             self._take_up_late()
         self._records.write(record)
+        self._announce()
+
+    def _announce(self):
+        """Tells of a new state, which is on record; then notes that it was told."""
+        if self._announcer is not None and states.is_untold(self._record):
+            self._announcer.announce(self._record)
+            self._records.write(self._record)
 
     def _refusals(self, ids):
         """Returns which of these hosts refuse this driver, and what they say."""
@@ -132,11 +142,13 @@ class _Driver:
         if not self._takes_jobs():
             # What a person has said is on record, also while the master is away.
             self._records.write(self._record)
+            self._announce()
             return
         orders = self._own.next(self._now())
         self._claimed.update(orders.install, orders.switch)
         # First on record, then done.
         self._records.write(self._record)
+        self._announce()
         try:
             if self._send(orders):
                 self._published = self._now()
@@ -151,6 +163,11 @@ class _Driver:
         if self._record["status"] != states.HALTED:
             hosts = self._record["hosts"]
             unclaim(self._bus, self._record, [minion for minion in hosts if minion in self._claimed and hosts[minion]["state"] != states.OFFLINE])
+        self._announce()
+        if self._announcer is not None:
+            # What was on its way has ended since.
+            self._announcer.write(self._record)
+            self._records.write(self._record)
 
     # --- what is heard ---------------------------------------------------------------------------------------------
 
@@ -187,7 +204,7 @@ class _Driver:
     def _apply_commands(self):
         command = self._records.take_command(self._record["id"])
         if command:
-            apply_command(self._own, *command)
+            apply_command(self._own, *command, now=self._now())
 
     # --- what is sent ----------------------------------------------------------------------------------------------
 
@@ -255,7 +272,7 @@ def unclaim(bus, record, ids):
         pass
 
 
-def apply_command(own, act, reason):
+def apply_command(own, act, reason, by=None, now=0.0):
     """Applies what a person said to the driver."""
     if own.record["status"] in (states.ENDED, states.ABORTED):
         return
@@ -263,6 +280,9 @@ def apply_command(own, act, reason):
         own.abort(reason)
     elif own.record["status"] in (states.RUNNING, states.LATE):
         own.pause(reason)
+    else:
+        return
+    acts.note(own.record, now, act, by, reason)
 
 
 def take(own, now, minion, judge):

@@ -322,7 +322,7 @@ class Rollout:
 
     def _fail(self, minion, now, switch):
         # Another try is judged by its own switch.
-        self.record["hosts"][minion]["before"] = switch["id"]
+        self.record["hosts"][minion].update(before=switch["id"], downtime=switch.get("downtime"))
         failure = switch["failure"] or {"phase": switch.get("phase", "?"), "cause": "host", "text": switch.get("result", "stranded")}
         is_refused = switch.get("result") in ("refused", "cancelled", "expired", "abandoned")
         self._end(minion, REFUSED if is_refused else states.FAILED, now, failure["cause"], failure["text"], failure["phase"])
