@@ -89,10 +89,7 @@ class Announcer:
         signature = f"{path}.minisig"
         if os.path.lexists(signature):
             os.unlink(signature)
-        program = self._own.get("program") or shutil.which("sidle") or next((place for place in PROGRAMS if os.access(place, os.X_OK)), None)
-        if not program:
-            raise OSError("this master has no program sidle: install it, or name it, `sidle: {program: …}` in the master's configuration")
-        _run([program, "key", "sign", key, path])
+        _run([sidle_program(self._opts), "key", "sign", key, path])
         return signature
 
     def _call(self, data):
@@ -102,6 +99,14 @@ class Announcer:
             raise ValueError("the command begins with the whole path of a program, as in on_halt: [/usr/local/sbin/call-oncall]")
         named = {"SIDLE_ROLLOUT": data["rollout"], "SIDLE_STATUS": data["status"], "SIDLE_PAGE": data.get("page", ""), "SIDLE_FILE": data.get("file", "")}
         _run(words, json.dumps(data), {**os.environ, **named})
+
+
+def sidle_program(opts):
+    """Returns the path of sidle on this master. Raises `OSError`."""
+    program = (opts.get("sidle") or {}).get("program") or shutil.which("sidle") or next((place for place in PROGRAMS if os.access(place, os.X_OK)), None)
+    if not program:
+        raise OSError("this master has no program sidle: install it, or name it, `sidle: {program: …}` in the master's configuration")
+    return program
 
 
 def _run(words, given="", environment=None):
