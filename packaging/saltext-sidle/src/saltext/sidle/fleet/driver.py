@@ -29,6 +29,9 @@ REST_SECONDS = 300
 #: So long the answers to the end of a claim are waited for: another claim may follow.
 UNCLAIM_SECONDS = 10
 
+#: How a person resumes a rollout so that failed minions are tried once more.
+AGAIN = "again=True"
+
 #: The orders of a rollout.
 KINDS = ("install", "switch")
 
@@ -47,10 +50,11 @@ def drive(record, bus, records, now=time.time, announcer=None):
     """
     driver = _Driver(record, bus, records, now, announcer)
     driver.begin()
-    while driver.goes_on():
-        driver.step()
-    driver.end()
-    return record
+    while True:
+        while driver.goes_on():
+            driver.step()
+        if driver.end():
+            return record
 
 
 class _Driver:
@@ -124,6 +128,7 @@ class _Driver:
         """Returns whether there is something to order, or to wait for."""
         status = self._record["status"]
         if status == states.RUNNING:
+            self._resting_since = None
             return True
         if status == states.LATE:
             # Nobody waits for hosts that may be gone: `sidle.resume` and `sidle.take_up` take them up.
@@ -157,9 +162,13 @@ class _Driver:
             self._note_outage()
 
     def end(self):
-        """Ends the claims of a rollout that is over; a halted one keeps them, since it goes on after `sidle.resume`."""
+        """
+        Ends the claims of a rollout that is over; a halted one keeps them, since it goes on after `sidle.resume`. Returns False if a person has resumed it just now.
+        """
         self._apply_commands()
         self._records.write(self._record)
+        if self._record["status"] == states.RUNNING:
+            return False
         if self._record["status"] != states.HALTED:
             hosts = self._record["hosts"]
             unclaim(self._bus, self._record, [minion for minion in hosts if minion in self._claimed and hosts[minion]["state"] != states.OFFLINE])
@@ -168,6 +177,7 @@ class _Driver:
             # What was on its way has ended since.
             self._announcer.write(self._record)
             self._records.write(self._record)
+        return True
 
     # --- what is heard ---------------------------------------------------------------------------------------------
 
@@ -278,7 +288,9 @@ def apply_command(own, act, reason, by=None, now=0.0):
         return
     if act == "abort":
         own.abort(reason)
-    elif own.record["status"] in (states.RUNNING, states.LATE):
+    elif act == "resume" and own.record["status"] == states.HALTED:
+        own.resume(again=reason == AGAIN)
+    elif act == "pause" and own.record["status"] in (states.RUNNING, states.LATE):
         own.pause(reason)
     else:
         return

@@ -103,7 +103,7 @@ class Records:
             yield
 
     def ask_driver(self, name, act, reason, by=None):
-        """Leaves a command for the driver: `pause` or `abort`, and who gives it."""
+        """Leaves a command for the driver: `pause`, `resume` or `abort`, and who gives it."""
         os.makedirs(self._own, mode=0o700, exist_ok=True)
         new = self._path(name, "new")
         with open(new, "w", encoding="utf-8") as file:

@@ -189,8 +189,18 @@ class Rollouts:
                 driver.take_newest_epoch(self.ask, record)
             return True
 
-        how = [word for word, is_so in (("again=True", again), ("take_over=True", take_over)) if is_so]
-        return self._continue(name, prepare, ("resume", " ".join(how)), is_resumed=True)
+        act = ("resume", " ".join(word for word, is_so in ((driver.AGAIN, again), ("take_over=True", take_over)) if is_so))
+        try:
+            return self._continue(name, prepare, act, is_resumed=True)
+        except Driven:
+            if take_over or self.records.read(name)["status"] != states.HALTED:
+                raise
+        # The driver still listens to the switches that were in progress at the halt.
+        self.records.ask_driver(name, *act, self._by)
+        try:
+            return self._continue(name, prepare, act, is_resumed=True)
+        except Driven:
+            return f"the runner that drives rollout {name} goes on within seconds"
 
     def _continue(self, name, prepare, act, is_resumed=False):
         """Drives a rollout that is on record, if `prepare` says so; read when nobody else can change it any more. `act`: its name, and how."""
