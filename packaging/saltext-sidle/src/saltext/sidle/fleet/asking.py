@@ -1,5 +1,6 @@
 """What a plan has to know, asked of the minions and of this master. Used by the runner, which gives Salt's configuration and its way to send jobs."""
 
+import os
 import re
 import time
 from functools import partial
@@ -42,6 +43,18 @@ def resolve(opts, tgt, tgt_type):
     cache = salt.cache.factory(opts)
     # Salt keeps what it knows of minions whose keys are gone.
     return sorted(found & accepted), sorted(accepted - found - set(cache.list("grains")) - set(cache.list("minions")))
+
+
+def syndics(opts):
+    """
+    Returns the ids of the syndics that a master of masters has heard of: Salt keeps a file of each. One whose grains it knows is a minion of this master, too.
+    """
+    try:
+        found = sorted(os.listdir(os.path.join(opts["cachedir"], "syndics"))) if opts.get("order_masters") else []
+    except FileNotFoundError:
+        return []
+    cache = salt.cache.factory(opts)
+    return [syndic for syndic in found if not cached(cache, syndic)[0]]
 
 
 def cached(store, minion):
@@ -235,6 +248,15 @@ def planned(asking, wanted, target, group_names=None):
     """Makes the plan, by asking. `target`: a target and its type. Raises `plan.PlanError`."""
     wanted.check()
     ids, unknown = resolve(asking.opts, *target)
+    below = syndics(asking.opts)
+    # A syndic has a key, and is no minion: nobody would answer for it.
+    ids = [minion for minion in ids if minion not in below]
+    if not ids and asking.opts.get("order_masters"):
+        known = f" (known here: {', '.join(below)})" if below else ""
+        raise plan.PlanError(
+            f"cannot plan: no minion of this master itself matches {target[0]} ({target[1]}). It is a master of masters: minions below a syndic have their keys "
+            f"on the syndic's own master, and only that one can say who of them has answered. Run this on the syndic's own master{known}"
+        )
     if unknown and not ids:
         raise plan.PlanError(f"cannot plan: the master has no grains of {len(unknown)} minions in its cache: `salt '*' saltutil.refresh_pillar`")
     if not ids:
