@@ -14,7 +14,7 @@ from saltext.sidle.fleet import plan as planning
 from test_driver import NEW, OLD, Bus, status
 
 with bare_salt.importable():
-    from saltext.sidle.fleet import announcing, meanwhile, report, report_page
+    from saltext.sidle.fleet import announcing, meanwhile, report, report_page, rollouts
 
 DOWN = {"seconds": 30.5, "begun": 1_790_000_000, "ended": 1_790_000_030}
 EVIL = '<script>alert(1)</script>"\x1b[2J'
@@ -125,6 +125,32 @@ class Telling(unittest.TestCase):
         self.assertFalse(states.is_untold(record))
         del record["announced"]
         self.assertFalse(states.is_untold(record), "of an earlier version")
+
+    def test_the_schedule_tells_what_a_killed_runner_has_not_told(self):
+        fired, buses, self.missed = [], [], {}
+
+        class Sender(Bus):
+            def __enter__(self):
+                buses.append(self)
+                return self
+
+            def __exit__(self, *_):
+                pass
+
+            def fire(self, tag, _data):
+                fired.append(tag)
+
+        opts = {"cachedir": self.place, "sock_dir": os.path.join(self.place, "run")}
+        with mock.patch.object(rollouts, "Bus", lambda *_: Sender()):
+            own = rollouts.Rollouts(opts, "root")
+            record = self.record(hosts(a={}, b={}))
+            own.records.write({**record, "status": states.HALTED, "why": "wave 1: 1 of 1 hosts went wrong"})
+            own.records.write({**record, "id": "r2", "status": states.ABORTED})
+            told = own.continue_all(rollouts.has_work, "go_on")
+            self.assertEqual((sorted(told), fired), (["r1", "r2"], ["salt/sidle/rollout/r1/halted", "salt/sidle/rollout/r2/aborted"]))
+            self.assertEqual([bus.of("sidle.unclaim") for bus in buses], [[], [["a", "b"]]], "what is over claims nobody; a halted one goes on")
+            self.assertEqual((own.continue_all(rollouts.has_work, "go_on"), len(fired)), ({}, 2), "once")
+            self.assertEqual(len(own.records.read("r1")["acts"]), 1, "nothing was ordered")
 
     def test_the_file_says_of_each_host_what_happened(self):
         facts = hosts(a={}, b={}, c={"status": None}, d={"status": status(NEW)}, e={"unseen_days": 100})
