@@ -170,8 +170,14 @@ class Drivers(unittest.TestCase):
         own._own.on_status(self.now, canary[0], status(switch={"id": 1, "to": NEW, "phase": "scheduled"}))
         self.records.ask_driver("r1", "abort", "a wrong release")
         self.step(own, 2)
+        self.assertEqual(bus.of("sidle.cancel"), [canary], "at once: its window may open while the driver listens")
+        own._own.on_status(self.now, canary[0], status(switch={"id": 1, "to": NEW, "phase": "scheduled"}))
+        self.step(own, 2)
+        self.assertEqual(bus.of("sidle.cancel"), [canary, canary], "again, if that was lost")
+        own._own.on_status(self.now, canary[0], status(last={"id": 1, "to": NEW, "result": "cancelled", "failure": None}))
+        self.assertFalse(own.goes_on())
         own.end()
-        self.assertEqual((bus.of("sidle.cancel"), bus.of("sidle.unclaim")), ([canary], [["a", "b"]]))
+        self.assertEqual((bus.of("sidle.cancel"), bus.of("sidle.unclaim")), ([canary, canary], [["a", "b"]]))
 
     def test_a_host_that_answers_nonsense_is_refused_and_ends_no_rollout(self):
         failed = {"id": 1, "to": NEW, "result": "rolled-back", "failure": {"phase": "probation", "cause": b"\xff", "text": "x"}}

@@ -155,6 +155,8 @@ class _Driver:
         self._records.write(self._record)
         self._announce()
         try:
+            if self._record["status"] == states.ABORTED:
+                cancel_waiting(self._bus, self._record, list(self._own.in_flight))
             if self._send(orders):
                 self._published = self._now()
             self._look_for_offline()
@@ -267,16 +269,23 @@ def claim(bus, record, ids):
     return bus.ask(ids, "sidle.claim", kwarg=kwarg, read=answers.order)
 
 
+def cancel_waiting(bus, record, ids):
+    """Cancels the switches that wait for their windows; a host that waits all the same says so, and is told again. Raises `jobs.Away`."""
+    hosts = record["hosts"]
+    scheduled = [minion for minion in ids if hosts[minion]["state"] == states.ORDERED and hosts[minion].get("scheduled")]
+    bus.publish(scheduled, "sidle.cancel", kwarg={"package": record["package"]})
+    for minion in scheduled:
+        hosts[minion]["scheduled"] = False
+
+
 def unclaim(bus, record, ids):
     """
     Ends the claims; after an abort, also the switches that wait for their windows. What belongs to another rollout refuses, and a host that does not hear
     of it ends its claim by itself.
     """
-    hosts = record["hosts"]
-    scheduled = [minion for minion in ids if hosts[minion]["state"] == states.ORDERED and hosts[minion].get("scheduled")]
     try:
         if record["status"] == states.ABORTED:
-            bus.publish(scheduled, "sidle.cancel", kwarg={"package": record["package"]})
+            cancel_waiting(bus, record, ids)
         bus.ask(ids, "sidle.unclaim", kwarg={"rollout": record["id"], "package": record["package"]}, seconds=UNCLAIM_SECONDS)
     except jobs.Away:
         pass
