@@ -182,6 +182,19 @@ class Telling(unittest.TestCase):
         self.assertEqual(self.fired[-1][0], "salt/sidle/rollout/r1/ended")
         self.assertTrue(self.fired[-1][1]["page"].endswith("sidle/reports/r1.html"))
 
+    def test_what_was_refused_or_failed_before_a_person_tried_again_stays_in_the_file(self):
+        own = self.halted()
+        first = next(each for each, host in own._record["hosts"].items() if host["state"] == "failed")
+        own._own.resume(again=True)
+        self.step(own)
+        own._own.on_status(self.now, first, status(NEW, last={"id": 2, "to": NEW, "result": "committed", "failure": None}))
+        self.step(own)
+        own._announcer.write(own._record)
+        host = json.loads(self.read("json"))["hosts"][first]
+        self.assertEqual((host["state"], host["kind"], host["why"], host["downtime_seconds"]), ("done", None, None, 0))
+        self.assertEqual([(each["state"], each["kind"], each["why"]) for each in host["earlier"]], [("failed", "release", EVIL)])
+        self.assertIn("before: failed: &lt;script&gt;", self.read("html"))
+
     def test_acts_keep_the_first_and_the_newest(self):
         record = {}
         for number in range(acts.ACTS_MAX + 50):

@@ -61,4 +61,7 @@ def _host(host, missed):
         "jobs_missed": missed,
         "kind": host.get("cause"),
         "why": host.get("text"),
+        "earlier": [
+            {"state": tried["state"], "ended": moment(tried["ended"]), "kind": tried["cause"], "why": tried["text"]} for tried in host.get("earlier", ())
+        ],
     }

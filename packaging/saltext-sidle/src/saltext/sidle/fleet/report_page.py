@@ -2,7 +2,6 @@
 
 from . import states
 from .page import POLICY, SCRIPT, STYLE, text
-from .table import printable
 
 #: How the states of hosts look, what needs a person first.
 LOOKS = {
@@ -87,6 +86,8 @@ def _hosts(report):
 
 def _host(minion, host, place, is_whole):
     down = host["downtime_seconds"]
+    before = [f"before: {tried['state']}: {tried['why'] or ''}" for tried in host["earlier"]]
+    why = "".join(f"<p>{text(line)}</p>" for line in [*([host["why"]] if host["why"] else []), *before])
     cells = [
         str(host["wave"]), host["from"] or "", host["to"], host["family"], "" if down is None else f"{down:.1f} s",
         f"{'' if is_whole else 'at least '}{host['jobs_missed']}" if down else "", host["ended"] or "",
@@ -94,7 +95,7 @@ def _host(minion, host, place, is_whole):
     return (
         f'<tr data-verdict="{host["state"]}" data-wave="{host["wave"]}" data-family="{text(host["family"])}"><th scope="row">{text(minion)}</th>'
         f'<td class="v {LOOKS[host["state"]]}" data-key="{place}">{host["state"]}</td>'
-        f"{''.join(f'<td>{text(cell)}</td>' for cell in cells)}<td>{text(printable(host['why'] or ''))}</td></tr>"
+        f"{''.join(f'<td>{text(cell)}</td>' for cell in cells)}<td>{why}</td></tr>"
     )
 
 

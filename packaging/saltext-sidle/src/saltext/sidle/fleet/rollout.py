@@ -12,7 +12,7 @@ new release: events only make the driver ask sooner.
 from typing import NamedTuple
 
 from . import states
-from .budgets import Budgets
+from .budgets import Budgets, try_again
 from .states import DONE, INSTALLING, LATE, OFFLINE, ORDERED, REFUSED, RUNNING, WAITING, RolloutError
 from .waiting import Waiting
 
@@ -361,12 +361,7 @@ class Rollout:
         if again:
             for host in self.record["hosts"].values():
                 if host["state"] in states.BAD_STATES:
-                    # A release that failed there is marked as bad: whoever says so tries it all the same.
-                    if host["state"] == states.FAILED:
-                        host["force"] = True
-                    for key in ("ordered", "ended", "cause", "text", "orders"):
-                        host.pop(key, None)
-                    host["state"] = WAITING
+                    try_again(host)
             self.record["failures"] = {}
         self.record.update(status=RUNNING, why=None)
         self.__init__(self.record)
