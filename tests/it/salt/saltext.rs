@@ -6,6 +6,8 @@ mod job;
 mod masters;
 mod missed;
 mod rollout;
+mod syndic;
+mod whole;
 mod why;
 mod wrapper;
 

@@ -139,6 +139,28 @@ class Drivers(unittest.TestCase):
         self.assertFalse(own.goes_on())
         self.assertEqual(own._own.counts(), {"ordered": 1, "waiting": 1})
 
+    def test_what_rests_after_a_halt_goes_on_when_a_person_resumes_it(self):
+        bus = Bus()
+        own = self.driver(self.record(plan(a={}, b={}), soak_seconds=1), bus)
+        own.begin()
+        self.step(own, 20)
+        canary, other = bus.of("sidle.switch")[0][0], {"a": "b", "b": "a"}[bus.of("sidle.switch")[0][0]]
+        self.records.ask_driver("r1", "pause", "lunch", "ann")
+        self.step(own, 20)
+        self.assertEqual(own._record["status"], "halted")
+        self.records.ask_driver("r1", "resume", "", "bob")
+        self.step(own, 2)
+        self.assertEqual([(act["act"], act["by"]) for act in own._record["acts"]], [("pause", "ann"), ("resume", "bob")])
+        own._own.on_status(self.now, canary, status(NEW, last={"id": 1, "to": NEW, "result": "committed", "failure": None}))
+        self.step(own, 20)
+        self.assertEqual(bus.of("sidle.switch"), [[canary], [other]])
+        # At the last moment, too: then the claims stay.
+        self.records.ask_driver("r1", "pause", "lunch", "ann")
+        self.step(own, 2)
+        self.records.ask_driver("r1", "resume", driver.AGAIN, "bob")
+        self.assertFalse(own.end())
+        self.assertEqual((own._record["status"], bus.of("sidle.unclaim")), ("running", []))
+
     def test_an_abort_cancels_what_waits_for_a_window(self):
         bus = Bus()
         own = self.driver({**self.record(plan(a={}, b={})), "at_window": True}, bus)
@@ -148,8 +170,14 @@ class Drivers(unittest.TestCase):
         own._own.on_status(self.now, canary[0], status(switch={"id": 1, "to": NEW, "phase": "scheduled"}))
         self.records.ask_driver("r1", "abort", "a wrong release")
         self.step(own, 2)
+        self.assertEqual(bus.of("sidle.cancel"), [canary], "at once: its window may open while the driver listens")
+        own._own.on_status(self.now, canary[0], status(switch={"id": 1, "to": NEW, "phase": "scheduled"}))
+        self.step(own, 2)
+        self.assertEqual(bus.of("sidle.cancel"), [canary, canary], "again, if that was lost")
+        own._own.on_status(self.now, canary[0], status(last={"id": 1, "to": NEW, "result": "cancelled", "failure": None}))
+        self.assertFalse(own.goes_on())
         own.end()
-        self.assertEqual((bus.of("sidle.cancel"), bus.of("sidle.unclaim")), ([canary], [["a", "b"]]))
+        self.assertEqual((bus.of("sidle.cancel"), bus.of("sidle.unclaim")), ([canary, canary], [["a", "b"]]))
 
     def test_a_host_that_answers_nonsense_is_refused_and_ends_no_rollout(self):
         failed = {"id": 1, "to": NEW, "result": "rolled-back", "failure": {"phase": "probation", "cause": b"\xff", "text": "x"}}

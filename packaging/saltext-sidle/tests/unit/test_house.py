@@ -14,7 +14,7 @@ FUNCTION_LINES_MAX = 50
 
 #: What a docstring of a function begins with: what the function does. A new verb is added here.
 VERBS = frozenset(
-    ["Adds", "Aligns", "Answers", "Applies", "Asks", "Begins", "Calls", "Cancels", "Checks", "Claims", "Collects", "Compares", "Continues", "Counts", "Deletes", "Drives", "Ends", "Ensures", "Gives", "Goes", "Hears", "Holds", "Installs", "Judges", "Leaves", "Lets", "Lists", "Makes", "Notes", "Orders", "Pins", "Plans", "Publishes", "Raises", "Reads", "Refuses", "Rehearses", "Remembers", "Removes", "Renders", "Renews", "Repairs", "Replaces", "Resolves", "Restarts", "Returns", "Runs", "Says", "Sends", "Shows", "Stops", "Switches", "Takes", "Trusts", "Turns", "Upgrades", "Writes", "Yields"]
+    ["Adds", "Aligns", "Answers", "Applies", "Asks", "Begins", "Calls", "Cancels", "Checks", "Claims", "Collects", "Compares", "Continues", "Counts", "Deletes", "Drives", "Ends", "Ensures", "Fires", "Gives", "Goes", "Hears", "Holds", "Installs", "Judges", "Leaves", "Lets", "Lists", "Makes", "Notes", "Orders", "Pins", "Plans", "Publishes", "Raises", "Reads", "Refuses", "Rehearses", "Remembers", "Removes", "Renders", "Renews", "Repairs", "Replaces", "Resolves", "Restarts", "Returns", "Runs", "Says", "Sends", "Shows", "Stops", "Switches", "Takes", "Tells", "Trusts", "Turns", "Upgrades", "Writes", "Yields"]
 )
 
 

@@ -139,6 +139,10 @@ class Verdicts(unittest.TestCase):
         self.assertEqual((found.verdict, found.running), ("offline", "3006.9"))
         self.assertIn("it may be locked out: 3006.9 signs in with version 2", found.notes[0])
 
+    def test_the_salt_of_an_offline_minion_says_nothing_of_another_package(self):
+        found = planning.make({"a": host(status=None, unseen_days=3, runs="3008.5")}, planning.Wanted("demo-agent", "1.1-1")).hosts["a"]
+        self.assertEqual((found.verdict, found.running), ("offline", None), "when it is back, it is not left out for that")
+
     def test_relax_upgrade_tighten_is_said_of_the_fleet(self):
         facts = {"old": host(status=status("3006.9-1")), "new": host(), "away": host(status=None, unseen_days=2, runs="3005.1")}
 

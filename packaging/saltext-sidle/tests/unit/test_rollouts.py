@@ -51,7 +51,7 @@ class Records(unittest.TestCase):
     def test_the_driver_hears_a_word_once(self):
         self.assertIsNone(self.records.take_command("r1"))
         self.records.ask_driver("r1", "pause", "lunch")
-        self.assertEqual(self.records.take_command("r1"), ("pause", "lunch"))
+        self.assertEqual(self.records.take_command("r1"), ("pause", "lunch", None))
         self.assertIsNone(self.records.take_command("r1"))
 
     def test_names_lead_nowhere_else(self):

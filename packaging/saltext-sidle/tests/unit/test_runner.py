@@ -120,6 +120,18 @@ class Runners(unittest.TestCase):
         runner.plan("*", "3007.17-1", format="html", file="a.html")
         self.assertTrue(os.path.exists(os.path.join(self.place, "site/a.html")))
 
+    def test_a_master_of_masters_says_where_the_minions_of_a_syndic_are_rolled_out(self):
+        runner.__opts__.update(order_masters=True)
+        with mock.patch.object(asking, "resolve", lambda *_: ([], [])):
+            self.assertIn("It is a master of masters", runner.plan("web*", "3007.17-1")["error"])
+        os.makedirs(os.path.join(self.place, "cache/syndics/web1"))
+        said = runner.rollout("web*", "3007.17-1", name="r1")["error"]
+        self.assertTrue(said.endswith("Run this on the syndic's own master (known here: web1)"), said)
+        self.assertEqual(self.written(), [], "a syndic is waited for once, and nothing is left")
+        said = runner.rollout("web*", "3007.17-1", name="r1", test=True)["error"]
+        runner.__opts__.update(order_masters=False)
+        self.assertIn("1 offline", runner.rollout("web*", "3007.17-1", name="r1", test=True), "a minion that is silent")
+
     def test_names_are_checked_before_anything_happens(self):
         calls = [
             lambda: runner.plan("*", f"{KEY}", package="ssh-ed25519", file="a"), lambda: runner.plan("*", "3007.17-1", package="ssh-ed25519 AAAA"),

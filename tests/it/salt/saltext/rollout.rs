@@ -162,7 +162,11 @@ impl Fleet {
         let odd = Odd::start(&tree, &master);
         let fleet = Self { members: members.into(), odd, master, _author: author };
         let synced = fleet.runner(&["saltutil.sync_all"]);
-        assert_eq!(synced["runners"], json!(["runners.sidle", "runners.sidle_uses"]), "{synced}");
+        assert_eq!(
+            synced["runners"],
+            json!(["runners.sidle", "runners.sidle_fleet", "runners.sidle_uses"]),
+            "{synced}"
+        );
         eventually(START_SECONDS, "all minions answer", || {
             let said = fleet.master.call_within("10", "*", &["saltutil.sync_all"]);
             let mut ids = MINIONS.iter().map(|(id, _)| *id).chain(["odd1"]);

@@ -1,5 +1,6 @@
 """What a plan has to know, asked of the minions and of this master. Used by the runner, which gives Salt's configuration and its way to send jobs."""
 
+import os
 import re
 import time
 from functools import partial
@@ -42,6 +43,23 @@ def resolve(opts, tgt, tgt_type):
     cache = salt.cache.factory(opts)
     # Salt keeps what it knows of minions whose keys are gone.
     return sorted(found & accepted), sorted(accepted - found - set(cache.list("grains")) - set(cache.list("minions")))
+
+
+def syndics(opts):
+    """Returns the ids of the syndics that a master of masters has heard of: Salt keeps a file of each."""
+    try:
+        return sorted(os.listdir(os.path.join(opts["cachedir"], "syndics"))) if opts.get("order_masters") else []
+    except FileNotFoundError:
+        return []
+
+
+def _of_masters(opts, target):
+    below = syndics(opts)
+    known = f" (known here: {', '.join(below)})" if below else ""
+    return plan.PlanError(
+        f"cannot plan: no minion of this master itself matches {target[0]} ({target[1]}). It is a master of masters: minions below a syndic have their keys "
+        f"on the syndic's own master, and only that one can say who of them has answered. Run this on the syndic's own master{known}"
+    )
 
 
 def cached(store, minion):
@@ -235,11 +253,18 @@ def planned(asking, wanted, target, group_names=None):
     """Makes the plan, by asking. `target`: a target and its type. Raises `plan.PlanError`."""
     wanted.check()
     ids, unknown = resolve(asking.opts, *target)
+    if not ids and asking.opts.get("order_masters"):
+        raise _of_masters(asking.opts, target)
     if unknown and not ids:
         raise plan.PlanError(f"cannot plan: the master has no grains of {len(unknown)} minions in its cache: `salt '*' saltutil.refresh_pillar`")
     if not ids:
         raise plan.PlanError(f"cannot plan: no accepted key matches {target[0]} ({target[1]})")
     facts, masters = asking.facts(ids, wanted)
+    below = [syndic for syndic in syndics(asking.opts) if syndic in facts and facts[syndic]["unseen_days"]]
+    # A syndic has a key, and hears no job for its id; one that answers has a minion of the same id beside it.
+    facts = {minion: known for minion, known in facts.items() if minion not in below}
+    if not facts:
+        raise _of_masters(asking.opts, target)
     made = plan.make(facts, wanted, masters)
     if asking.masters.unresolved:
         limits = f"no more than {LOOKED_UP_MAX} names, for {LOOK_UP_SECONDS} s"

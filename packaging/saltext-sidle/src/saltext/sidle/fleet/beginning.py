@@ -5,6 +5,7 @@ import math
 from . import states
 from .budgets import allowance
 from .states import RolloutError
+from .verdicts import GONE, REFUSED
 
 DEFAULTS = {
     # How many minions may switch at once: each costs its masters a sign-in, a pillar and proofs.
@@ -43,7 +44,11 @@ def new(rollout_id, plan, now, **settings):
                 "wave": number, "family": host.family, "from": host.running, "to": plan.release, "before": host.last_switch, "lacks": host.lacks,
                 "state": states.OFFLINE if host.verdict == "offline" else states.WAITING,
             }  # fmt: skip
-    return _record(rollout_id, states.SWITCH, plan.package, plan.release, settings, now, hosts, len(plan.waves))
+    record = _record(rollout_id, states.SWITCH, plan.package, plan.release, settings, now, hosts, len(plan.waves))
+    # Nobody orders these; the report names them.
+    stay = {minion: host for minion, host in plan.hosts.items() if host.verdict in (REFUSED, GONE)}
+    record["stay"] = {minion: {"verdict": host.verdict, "from": host.running, "why": list(host.why)} for minion, host in stay.items()}
+    return record
 
 
 def back(rollout_id, former, wave, now, **settings):
@@ -88,5 +93,5 @@ def _record(rollout_id, purpose, package, release, settings, now, hosts, waves):
     return {
         "schema": 1, "id": rollout_id, "status": states.RUNNING, "epoch": 1, "purpose": purpose, "package": package, "release": release,
         "settings": settings, "begun": now, "why": None, "wave": 0, "waves": waves, "soaking_since": None,
-        "accepted": {}, "failures": {}, "untried": [], "hosts": hosts,
+        "accepted": {}, "failures": {}, "untried": [], "hosts": hosts, "acts": [], "announced": None,
     }  # fmt: skip

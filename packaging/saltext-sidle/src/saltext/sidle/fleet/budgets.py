@@ -2,13 +2,16 @@
 
 import re
 
-from .states import RolloutError
+from .states import FAILED, WAITING, RolloutError
 
 #: Of different failures so many are remembered: a fleet in which each minion fails for a reason of its own needs a person long before.
 FAILURES_MAX = 100
 
 #: So many minions are named with a failure.
 NAMED_MAX = 5
+
+#: Of the tries of a minion that went wrong before a person resumed the rollout so many are kept.
+TRIES_MAX = 5
 
 
 def allowance(budget, hosts):
@@ -61,6 +64,17 @@ class Budgets:
             known[key]["hosts"] = [*known[key]["hosts"], minion][:NAMED_MAX]
         elif len(known) < FAILURES_MAX:
             known[key] = {"cause": host["cause"], "text": host["text"], "hosts": [minion], "count": 1, "accepted": False}
+
+
+def try_again(host):
+    """Lets a minion that went wrong wait for another order; what went wrong stays for the report."""
+    # A release that failed there is marked as bad: whoever says so tries it all the same.
+    if host["state"] == FAILED:
+        host["force"] = True
+    host["earlier"] = [*host.get("earlier", ()), {key: host.get(key) for key in ("state", "ended", "cause", "text")}][-TRIES_MAX:]
+    for key in ("ordered", "ended", "cause", "text", "orders"):
+        host.pop(key, None)
+    host["state"] = WAITING
 
 
 def _keys(host):

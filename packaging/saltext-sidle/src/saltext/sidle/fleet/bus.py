@@ -22,6 +22,9 @@ CHUNK = 200
 #: How long a master may take to publish a job, seconds.
 PUBLISH_SECONDS = 10
 
+#: How long the bus may take an event, milliseconds.
+FIRE_MILLISECONDS = 5_000
+
 #: While so many asked hosts have not answered, the next chunk waits, for at most `NEXT_SECONDS`: all hosts at once would storm the master.
 UNANSWERED_MAX = 400
 NEXT_SECONDS = 3
@@ -111,6 +114,12 @@ class Bus:
         if len(self._jobs) >= JOBS_MAX:
             self._jobs.pop(next(iter(self._jobs)))
         self._jobs[told["jid"]] = _Job(kind, set(ids))
+
+    def fire(self, tag, data):
+        """Fires an event on this master's bus. Raises `OSError`."""
+        with salt.utils.event.get_master_event(self._opts, self._opts["sock_dir"], listen=False) as sender:
+            if not sender.fire_event(data, tag, timeout=FIRE_MILLISECONDS):
+                raise OSError("the master's bus does not take it: is salt-master running?")
 
     def events(self, seconds):
         """Yields what comes within this time: `Returned`, or the tag of another event; ends early after a first burst."""

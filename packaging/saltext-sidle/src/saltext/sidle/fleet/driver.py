@@ -8,7 +8,7 @@ import logging
 import time
 from functools import partial
 
-from . import answers, jobs, states
+from . import acts, answers, jobs, states
 from .rollout import Rollout
 from .states import RolloutError
 
@@ -29,6 +29,9 @@ REST_SECONDS = 300
 #: So long the answers to the end of a claim are waited for: another claim may follow.
 UNCLAIM_SECONDS = 10
 
+#: How a person resumes a rollout so that failed minions are tried once more.
+AGAIN = "again=True"
+
 #: The orders of a rollout.
 KINDS = ("install", "switch")
 
@@ -40,19 +43,23 @@ EPOCH_STEP_MAX = 10_000
 REFUSALS_SHOWN = 5
 
 
-def drive(record, bus, records, now=time.time):
-    """Drives until nothing is left to do, or until a halt has come to rest. Gives the record. Raises `RolloutError`."""
-    driver = _Driver(record, bus, records, now)
+def drive(record, bus, records, now=time.time, announcer=None):
+    """
+    Drives until nothing is left to do, or until a halt has come to rest. Gives the record. `announcer`: as `announcing.Announcer`; None: nobody is told. Raises
+    `RolloutError`.
+    """
+    driver = _Driver(record, bus, records, now, announcer)
     driver.begin()
-    while driver.goes_on():
-        driver.step()
-    driver.end()
-    return record
+    while True:
+        while driver.goes_on():
+            driver.step()
+        if driver.end():
+            return record
 
 
 class _Driver:
-    def __init__(self, record, bus, records, now):
-        self._record, self._bus, self._records, self._now = record, bus, records, now
+    def __init__(self, record, bus, records, now, announcer=None):
+        self._record, self._bus, self._records, self._now, self._announcer = record, bus, records, now, announcer
         self._own = Rollout(record)
         self._looked = 0.0
         #: When a job was last published, and since when none can be; None: they can.
@@ -96,6 +103,13 @@ class _Driver:
             self._claimed = set(ids)
             self._take_up_late()
         self._records.write(record)
+        self._announce()
+
+    def _announce(self):
+        """Tells of a new state, which is on record; then notes that it was told."""
+        if self._announcer is not None and states.is_untold(self._record):
+            self._announcer.announce(self._record)
+            self._records.write(self._record)
 
     def _refusals(self, ids):
         """Returns which of these hosts refuse this driver, and what they say."""
@@ -114,6 +128,7 @@ class _Driver:
         """Returns whether there is something to order, or to wait for."""
         status = self._record["status"]
         if status == states.RUNNING:
+            self._resting_since = None
             return True
         if status == states.LATE:
             # Nobody waits for hosts that may be gone: `sidle.resume` and `sidle.take_up` take them up.
@@ -132,12 +147,16 @@ class _Driver:
         if not self._takes_jobs():
             # What a person has said is on record, also while the master is away.
             self._records.write(self._record)
+            self._announce()
             return
         orders = self._own.next(self._now())
         self._claimed.update(orders.install, orders.switch)
         # First on record, then done.
         self._records.write(self._record)
+        self._announce()
         try:
+            if self._record["status"] == states.ABORTED:
+                cancel_waiting(self._bus, self._record, list(self._own.in_flight))
             if self._send(orders):
                 self._published = self._now()
             self._look_for_offline()
@@ -145,12 +164,22 @@ class _Driver:
             self._note_outage()
 
     def end(self):
-        """Ends the claims of a rollout that is over; a halted one keeps them, since it goes on after `sidle.resume`."""
+        """
+        Ends the claims of a rollout that is over; a halted one keeps them, since it goes on after `sidle.resume`. Returns False if a person has resumed it just now.
+        """
         self._apply_commands()
         self._records.write(self._record)
+        if self._record["status"] == states.RUNNING:
+            return False
         if self._record["status"] != states.HALTED:
             hosts = self._record["hosts"]
             unclaim(self._bus, self._record, [minion for minion in hosts if minion in self._claimed and hosts[minion]["state"] != states.OFFLINE])
+        self._announce()
+        if self._announcer is not None:
+            # What was on its way has ended since.
+            self._announcer.write(self._record)
+            self._records.write(self._record)
+        return True
 
     # --- what is heard ---------------------------------------------------------------------------------------------
 
@@ -187,7 +216,7 @@ class _Driver:
     def _apply_commands(self):
         command = self._records.take_command(self._record["id"])
         if command:
-            apply_command(self._own, *command)
+            apply_command(self._own, *command, now=self._now())
 
     # --- what is sent ----------------------------------------------------------------------------------------------
 
@@ -240,29 +269,41 @@ def claim(bus, record, ids):
     return bus.ask(ids, "sidle.claim", kwarg=kwarg, read=answers.order)
 
 
+def cancel_waiting(bus, record, ids):
+    """Cancels the switches that wait for their windows; a host that waits all the same says so, and is told again. Raises `jobs.Away`."""
+    hosts = record["hosts"]
+    scheduled = [minion for minion in ids if hosts[minion]["state"] == states.ORDERED and hosts[minion].get("scheduled")]
+    bus.publish(scheduled, "sidle.cancel", kwarg={"package": record["package"]})
+    for minion in scheduled:
+        hosts[minion]["scheduled"] = False
+
+
 def unclaim(bus, record, ids):
     """
     Ends the claims; after an abort, also the switches that wait for their windows. What belongs to another rollout refuses, and a host that does not hear
     of it ends its claim by itself.
     """
-    hosts = record["hosts"]
-    scheduled = [minion for minion in ids if hosts[minion]["state"] == states.ORDERED and hosts[minion].get("scheduled")]
     try:
         if record["status"] == states.ABORTED:
-            bus.publish(scheduled, "sidle.cancel", kwarg={"package": record["package"]})
+            cancel_waiting(bus, record, ids)
         bus.ask(ids, "sidle.unclaim", kwarg={"rollout": record["id"], "package": record["package"]}, seconds=UNCLAIM_SECONDS)
     except jobs.Away:
         pass
 
 
-def apply_command(own, act, reason):
+def apply_command(own, act, reason, by=None, now=0.0):
     """Applies what a person said to the driver."""
     if own.record["status"] in (states.ENDED, states.ABORTED):
         return
     if act == "abort":
         own.abort(reason)
-    elif own.record["status"] in (states.RUNNING, states.LATE):
+    elif act == "resume" and own.record["status"] == states.HALTED:
+        own.resume(again=reason == AGAIN)
+    elif act == "pause" and own.record["status"] in (states.RUNNING, states.LATE):
         own.pause(reason)
+    else:
+        return
+    acts.note(own.record, now, act, by, reason)
 
 
 def take(own, now, minion, judge):

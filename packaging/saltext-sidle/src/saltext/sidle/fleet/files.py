@@ -81,7 +81,7 @@ class Files:
     def _name(self, name):
         directory, plain = os.path.split(str(name))
         # The whole path, as `sidle.plan` prints it, is as good as the name.
-        if directory in ("", self.place) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", plain):
+        if directory in ("", self.place) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,159}", plain):
             return plain
         raise FileError(
             f"cannot use the file {str(name)[:200]!r}: name a file of {self.place}, without a directory, as in november.json; "

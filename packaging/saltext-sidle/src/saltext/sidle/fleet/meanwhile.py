@@ -16,9 +16,17 @@ def counted(opts, hosts):
     Returns for each minion of a rollout whose switch had a downtime how many jobs that were published meanwhile for it have no return of it, if there are any,
     and what lists them. `hosts`: those of the rollout's record.
     """
+    down, counts, is_whole = numbers(opts, hosts)
+    return {minion: _words(minion, down[minion], count, is_whole) for minion, count in sorted(counts.items()) if count or not is_whole}
+
+
+def numbers(opts, hosts):
+    """
+    Returns the downtimes of these minions, how many jobs each missed meanwhile, and whether the whole job cache was looked at: if not, there may be more.
+    """
     down = {minion: host["downtime"] for minion, host in hosts.items() if host.get("downtime")}
     if not down:
-        return {}
+        return {}, {}, True
     counts, until, is_whole = dict.fromkeys(down, 0), time.monotonic() + SECONDS_MAX, True
     for published, minions in silent.Master(opts).unreturned_since(min(each["begun"] for each in down.values()) - ON_ITS_WAY, set(down)):
         for minion in minions:
@@ -26,7 +34,7 @@ def counted(opts, hosts):
         if time.monotonic() > until:
             is_whole = False
             break
-    return {minion: _words(minion, down[minion], count, is_whole) for minion, count in sorted(counts.items()) if count or not is_whole}
+    return down, counts, is_whole
 
 
 def _words(minion, down, count, is_whole):

@@ -102,24 +102,24 @@ class Records:
             file.flush()
             yield
 
-    def ask_driver(self, name, act, reason):
-        """Leaves a command for the driver: `pause` or `abort`."""
+    def ask_driver(self, name, act, reason, by=None):
+        """Leaves a command for the driver: `pause`, `resume` or `abort`, and who gives it."""
         os.makedirs(self._own, mode=0o700, exist_ok=True)
         new = self._path(name, "new")
         with open(new, "w", encoding="utf-8") as file:
-            json.dump([act, reason], file)
+            json.dump([act, reason, by], file)
         os.replace(new, self._path(name, "word"))
 
     def take_command(self, name):
-        """Takes the command that was left for the driver: `(act, reason)`, or None."""
+        """Takes the command that was left for the driver: `(act, reason, by)`, or None."""
         path = self._path(name, "word")
         try:
             with open(path, encoding="utf-8") as file:
-                act, reason = json.load(file)
+                command = json.load(file)
         except FileNotFoundError:
             return None
         os.remove(path)
-        return act, reason
+        return tuple(command)
 
     def _path(self, name, kind="json"):
         try:

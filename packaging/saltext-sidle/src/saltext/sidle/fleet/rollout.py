@@ -12,7 +12,7 @@ new release: events only make the driver ask sooner.
 from typing import NamedTuple
 
 from . import states
-from .budgets import Budgets
+from .budgets import Budgets, try_again
 from .states import DONE, INSTALLING, LATE, OFFLINE, ORDERED, REFUSED, RUNNING, WAITING, RolloutError
 from .waiting import Waiting
 
@@ -322,7 +322,7 @@ class Rollout:
 
     def _fail(self, minion, now, switch):
         # Another try is judged by its own switch.
-        self.record["hosts"][minion]["before"] = switch["id"]
+        self.record["hosts"][minion].update(before=switch["id"], downtime=switch.get("downtime"))
         failure = switch["failure"] or {"phase": switch.get("phase", "?"), "cause": "host", "text": switch.get("result", "stranded")}
         is_refused = switch.get("result") in ("refused", "cancelled", "expired", "abandoned")
         self._end(minion, REFUSED if is_refused else states.FAILED, now, failure["cause"], failure["text"], failure["phase"])
@@ -361,12 +361,7 @@ class Rollout:
         if again:
             for host in self.record["hosts"].values():
                 if host["state"] in states.BAD_STATES:
-                    # A release that failed there is marked as bad: whoever says so tries it all the same.
-                    if host["state"] == states.FAILED:
-                        host["force"] = True
-                    for key in ("ordered", "ended", "cause", "text", "orders"):
-                        host.pop(key, None)
-                    host["state"] = WAITING
+                    try_again(host)
             self.record["failures"] = {}
         self.record.update(status=RUNNING, why=None)
         self.__init__(self.record)

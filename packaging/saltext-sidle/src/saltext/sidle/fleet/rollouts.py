@@ -6,7 +6,7 @@ import os
 import re
 import time
 
-from . import asking, beginning, driver, jobs, meanwhile, names, states, values
+from . import acts, announcing, asking, beginning, driver, jobs, meanwhile, names, states, values
 from . import plan as planning
 from . import table as tables
 from .bus import CHUNK, Bus
@@ -33,6 +33,7 @@ def failed(message):
 
 def summary(record):
     """Returns the state of a rollout in a few lines."""
+    told = record.get("announced") or {}
     return {
         "rollout": record["id"],
         "purpose": record["purpose"],
@@ -41,6 +42,7 @@ def summary(record):
         "why": record["why"],
         "wave": f"{record['wave'] + 1} of {record['waves']}",
         "counts": Rollout(record).counts(),
+        **{key: told[key] for key in ("page", "file", "signature", "problems") if told.get(key)},
     }
 
 
@@ -70,10 +72,10 @@ def _outcome(opts, record):
 
 
 class Rollouts:
-    """The rollouts of the master with this configuration."""
+    """The rollouts of the master with this configuration. `by`: the user who calls, as Salt says."""
 
-    def __init__(self, opts):
-        self._opts, self._own = opts, opts.get("sidle") or {}
+    def __init__(self, opts, by=None):
+        self._opts, self._own, self._by = opts, opts.get("sidle") or {}, by
         place = self._own.get("rollouts", os.path.join(opts["cachedir"], "sidle", "rollouts"))
         self.records = Records(place, os.path.join(opts["sock_dir"], "sidle"))
         self.files = Files(self._own.get("files", os.path.join(opts["cachedir"], "sidle", "files")))
@@ -150,11 +152,30 @@ class Rollouts:
         record = beginning.new(name, plan, time.time(), **settings)
         if options["install_rate"] is not None:
             jobs.bytes_of(options["install_rate"])
-        return self._drive({**record, **options})
+        return self._drive({**record, **options}, "rollout")
 
-    def _drive(self, record):
+    def _drive(self, record, act):
+        acts.note(record, time.time(), act, self._by)
         with self.records.driving(record["id"]), self._bus() as bus:
-            return _outcome(self._opts, driver.drive(record, bus, self.records))
+            return _outcome(self._opts, driver.drive(record, bus, self.records, announcer=self._announcer(bus)))
+
+    def _announcer(self, bus):
+        return announcing.Announcer(self._opts, bus.fire)
+
+    def _tell(self, record, bus):
+        """Tells of the state of a rollout that has no driver, if nobody was told."""
+        if states.is_untold(record):
+            self._announcer(bus).announce(record)
+            self.records.write(record)
+
+    def report(self, name):
+        """Writes the page and the file of a rollout again; gives its summary."""
+        with self.records.driving(name), self._bus() as bus:
+            record = self.records.read(name)
+            self._announcer(bus).write(record)
+            if "acts" in record:
+                self.records.write(record)
+            return summary(record)
 
     def resume(self, name, again, take_over):
         """Continues a rollout, as a person asks."""
@@ -168,30 +189,48 @@ class Rollouts:
                 driver.take_newest_epoch(self.ask, record)
             return True
 
-        return self._continue(name, prepare, is_resumed=True)
+        act = ("resume", " ".join(word for word, is_so in ((driver.AGAIN, again), ("take_over=True", take_over)) if is_so))
+        try:
+            return self._continue(name, prepare, act, is_resumed=True)
+        except Driven:
+            if take_over or self.records.read(name)["status"] != states.HALTED:
+                raise
+        # The driver still listens to the switches that were in progress at the halt.
+        self.records.ask_driver(name, *act, self._by)
+        try:
+            return self._continue(name, prepare, act, is_resumed=True)
+        except Driven:
+            return f"the runner that drives rollout {name} goes on within seconds"
 
-    def _continue(self, name, prepare, is_resumed=False):
-        """Drives a rollout that is on record, if `prepare` says so; read when nobody else can change it any more."""
+    def _continue(self, name, prepare, act, is_resumed=False):
+        """Drives a rollout that is on record, if `prepare` says so; read when nobody else can change it any more. `act`: its name, and how."""
         with self.records.driving(name), self._bus() as bus:
             record, command = self.records.read(name), self.records.take_command(name)
             if command and (command[0] == "abort" or not is_resumed):
                 # Said to a driver that has not heard it.
-                driver.apply_command(Rollout(record), *command)
+                driver.apply_command(Rollout(record), *command, now=time.time())
                 self.records.write(record)
                 if record["status"] == states.ABORTED:
                     driver.unclaim(bus, record, list(record["hosts"]))
             if prepare(record):
-                driver.drive(record, bus, self.records)
+                acts.note(record, time.time(), act[0], self._by, act[1])
+                driver.drive(record, bus, self.records, announcer=self._announcer(bus))
+            elif states.is_untold(record):
+                # Its driver was killed between its last state and the word of it.
+                if record["status"] in (states.ENDED, states.ABORTED):
+                    driver.unclaim(bus, record, list(record["hosts"]))
+                self._tell(record, bus)
             return _outcome(self._opts, record)
 
-    def continue_all(self, has_work):
-        """Drives each rollout that has work and no driver."""
+    def continue_all(self, has_work, act):
+        """Drives each rollout that has work and no driver, and tells of what a killed driver has not told."""
         found = {}
         for name in self.records.names():
             try:
-                if not has_work(self.records.read(name)):
+                record = self.records.read(name)
+                if not has_work(record) and not states.is_untold(record):
                     continue
-                found[name] = self._continue(name, has_work)
+                found[name] = self._continue(name, has_work, (act, None))
             except Driven:
                 continue
             except ERRORS as error:
@@ -216,12 +255,14 @@ class Rollouts:
             if former["status"] not in (states.ENDED, states.ABORTED):
                 Rollout(former).abort("rolled back by sidle.rollback")
             former["epoch"] += 1
+            acts.note(former, time.time(), "rollback", self._by, record["id"])
             self.records.write(former)
             with self._bus() as bus:
                 driver.unclaim(bus, former, list(former["hosts"]))
+                self._tell(former, bus)
         record.update(splay=former.get("splay") or "60s", at_window=former.get("at_window"))
         try:
-            answer = self._drive(record)
+            answer = self._drive(record, "rollback")
         except ERRORS as error:
             answer = failed(error)
         # Nobody knows what these run.
@@ -231,16 +272,17 @@ class Rollouts:
         """Gives a command to the driver, or where no driver runs, applies it to the record: `pause` or `abort`."""
         reason = values.text(str(reason))
         getattr(Rollout(self.records.read(name)), act)(reason)
-        self.records.ask_driver(name, act, reason)
+        self.records.ask_driver(name, act, reason, self._by)
         try:
             with self.records.driving(name):
                 record, command = self.records.read(name), self.records.take_command(name)
                 if command:
-                    driver.apply_command(Rollout(record), *command)
+                    driver.apply_command(Rollout(record), *command, now=time.time())
                 self.records.write(record)
-                if record["status"] == states.ABORTED:
-                    with self._bus() as bus:
+                with self._bus() as bus:
+                    if record["status"] == states.ABORTED:
                         driver.unclaim(bus, record, list(record["hosts"]))
+                    self._tell(record, bus)
         except Driven:
             return f"the runner that drives rollout {name} hears of it within seconds"
         return summary(record)

@@ -31,3 +31,8 @@ class RolloutError(ValueError):
 def is_unsure(host):
     """Returns whether nobody knows what a minion runs."""
     return host["state"] in UNSURE_STATES or host.get("cause") == UNREADABLE
+
+
+def is_untold(record):
+    """Returns whether nobody was told of the state of a rollout (`announcing`). Records of earlier versions are never due."""
+    return "announced" in record and (record["announced"] or {}).get("status") != record["status"]

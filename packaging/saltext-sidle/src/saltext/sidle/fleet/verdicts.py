@@ -102,7 +102,7 @@ def judge(host_id, facts, wanted, masters):
     if facts.get("unreadable"):
         plan = HostPlan(host_id, REFUSED, family=facts.get("family") or "unknown", masters=sorted(masters))
         return plan.becomes(REFUSED, [("answer", facts["unreadable"])])
-    running = status.get("current") if status else facts.get("runs")
+    running = status.get("current") if status else facts.get("runs") if is_salt(wanted.package) else None
     plan = HostPlan(host_id, GO, running=running, family=facts.get("family") or "unknown", masters=sorted(masters))
     if unseen >= GONE_DAYS:
         return plan.becomes(GONE, [("gone", f"not seen for {unseen} days")])

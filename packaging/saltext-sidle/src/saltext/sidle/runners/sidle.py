@@ -50,7 +50,7 @@ def __virtual__():
 
 
 def _rollouts():
-    return own_rollouts.Rollouts(__opts__)
+    return own_rollouts.Rollouts(__opts__, globals().get("__user__"))
 
 
 def _answered(work):
@@ -64,9 +64,9 @@ def _answered(work):
     return answer
 
 
-def _continued(has_work):
+def _continued(has_work, act):
     """Continues each rollout that has work and no driver."""
-    found = _rollouts().continue_all(has_work)
+    found = _rollouts().continue_all(has_work, act)
     if any(answer.get("retcode") for answer in found.values()):
         __context__["retcode"] = 1
     return found
@@ -249,7 +249,7 @@ def take_up(minion):
     """
     def take_up_now():
         own_id = names.minion(str(minion))
-        return _continued(lambda record: record["status"] == states.LATE and record["hosts"].get(own_id, {}).get("state") == states.OFFLINE)
+        return _continued(lambda record: record["status"] == states.LATE and record["hosts"].get(own_id, {}).get("state") == states.OFFLINE, f"take_up {own_id}")
 
     return _answered(take_up_now)
 
@@ -268,7 +268,7 @@ def go_on():
             minutes: 5
             maxrunning: 10
     """
-    return _continued(own_rollouts.has_work)
+    return _continued(own_rollouts.has_work, "go_on")
 
 
 def pause(name, reason="paused by a person"):
