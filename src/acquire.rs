@@ -69,6 +69,9 @@ pub fn acquire(fetcher: &mut Fetcher<'_>, layout: &Layout, request: &Request<'_>
     if request.unattended {
         fetcher.splay();
     }
+    if fetcher.is_local() {
+        fetcher.keep_nothing();
+    }
     let (targets, warnings) = refresh(fetcher, &trust_store, persist, request.package)?;
     let host = Host::read();
     let id = choose(&targets, request, &host)?;
@@ -83,15 +86,17 @@ pub fn acquire(fetcher: &mut Fetcher<'_>, layout: &Layout, request: &Request<'_>
     if request.refetch {
         source.fetcher.forget_broken(&source.target)?;
     }
-    let mut lacking_bytes = 0;
+    let (mut lacking_bytes, mut held) = (0, None);
     if !store.is_installed(&id.release)? {
-        let lacking = rebuild::wanted(approved.manifest(), &HeldFiles::of(&store, approved.manifest())?);
+        let files = HeldFiles::of(&store, approved.manifest())?;
+        let lacking = rebuild::wanted(approved.manifest(), &files);
+        held = Some(files);
         lacking_bytes = lacking.iter().map(|frame| frame.length).sum();
-        if effect == Effect::Apply {
+        if effect == Effect::Apply && !source.fetcher.is_local() {
             source.fetch(&lacking, request.fetching)?;
         }
     }
-    let installed = install_fetched(approved, accepted, &mut source, &place)?;
+    let installed = install_fetched(approved, accepted, held, &mut source, &place)?;
     let (payload_bytes, received_bytes) = (source.target.length, source.fetcher.wire_bytes());
     if effect == Effect::Apply {
         source.done()?;
@@ -176,7 +181,9 @@ fn fetch_manifest(
     if refetch {
         fetcher.forget_broken(&listed)?;
     }
-    match patched(fetcher, targets, id, store)? {
+    // A patch spares bytes on the wire, and costs more time than to read the whole file: it has to be compressed again.
+    let made = if fetcher.is_local() { None } else { patched(fetcher, targets, id, store)? };
+    match made {
         Some(bytes) if listed.hashes.fit(&bytes) => Ok(bytes),
         _ => Ok(fetcher.target(&name, &listed)?),
     }

@@ -16,6 +16,7 @@ pub mod source;
 pub mod survey;
 pub mod systems;
 pub mod unpack;
+mod writeback;
 pub mod written;
 
 pub use format::{compression, contents, frames, host_versions, limits, manifest, member, part, path, problems, ustar};

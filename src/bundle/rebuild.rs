@@ -6,11 +6,12 @@ use super::handles::Handles;
 use super::manifest::{EntryKind, Frame, Manifest};
 use super::parallel;
 use super::source::{Held, PayloadSource};
-use super::unpack::{UnpackError, make_directories, make_links, unpack_frames};
+use super::unpack::{Job, UnpackError, make_directories, make_links, unpack_frames};
+use super::writeback::Writeback;
 use crate::crash_point;
 use crate::digest::{Digest, Hasher};
 use crate::os::thread::helper;
-use crate::os::{OsError, dir::Dir};
+use crate::os::{OsError, dir::Dir, file};
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::ops::Range;
@@ -22,6 +23,9 @@ const REPAIRING_THREADS: usize = 1;
 
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 1 << 18;
+
+/// Least size, bytes, of a file whose copy shares its blocks: a smaller one is written faster.
+const CLONED_MINIMUM_BYTES: u64 = 4 << 10;
 
 /// Files that share frames: if one of them is missing, all of their frames are fetched.
 struct Unit {
@@ -81,20 +85,25 @@ pub fn rebuild(
     let (there, lacking): (Vec<Unit>, Vec<Unit>) =
         units(manifest, &layout).into_iter().partition(|unit| seems_held(manifest, unit, held));
     let of = |units: &[&Unit]| units.iter().flat_map(|unit| unit.frames.clone()).collect::<Vec<usize>>();
-    let copy = || copy_units(manifest, &there, held, into, threads);
-    let mut take = |wanted: &[usize]| take_frames(manifest, &layout, wanted, payload, into, (threads, progress));
-    let wanted = of(&lacking.iter().collect::<Vec<_>>());
-    let changed = thread::scope(|scope| {
-        let copying = helper(scope, copy);
-        let taken = take(&wanted);
-        // Without a free thread one comes after the other.
-        let changed = copying.map_or_else(copy, |copying| copying.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        taken.and(changed)
+    Writeback::beside(into, |writeback| {
+        let place = (into, writeback);
+        let copy = || copy_units(manifest, &there, held, place, threads);
+        let mut take = |wanted: &[usize]| take_frames(manifest, &layout, wanted, payload, place, (threads, progress));
+        let wanted = of(&lacking.iter().collect::<Vec<_>>());
+        let changed = thread::scope(|scope| {
+            let copying = helper(scope, copy);
+            let taken = take(&wanted);
+            // Without a free thread one comes after the other.
+            let changed =
+                copying.map_or_else(copy, |copying| copying.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            taken.and(changed)
+        })?;
+        crash_point!("rebuild.copied");
+        if changed.is_empty() {
+            return Ok(());
+        }
+        take(&of(&changed.iter().map(|index| &there[*index]).collect::<Vec<_>>()))
     })?;
-    crash_point!("rebuild.copied");
-    if !changed.is_empty() {
-        take(&of(&changed.iter().map(|index| &there[*index]).collect::<Vec<_>>()))?;
-    }
     make_links(manifest, into)?;
     Ok(())
 }
@@ -104,11 +113,11 @@ fn copy_units(
     manifest: &Manifest,
     units: &[Unit],
     held: &dyn Held,
-    into: &Dir,
+    (into, writeback): (&Dir, &Writeback),
     threads: usize,
 ) -> Result<Vec<usize>, UnpackError> {
     let mut changed = Vec::new();
-    let copy = |index: usize| copy_unit(manifest, &units[index], held, into);
+    let copy = |index: usize| copy_unit(manifest, &units[index], held, (into, writeback));
     parallel::ordered(threads, units.len(), copy, |index, copied| {
         if !copied {
             changed.push(index);
@@ -124,23 +133,28 @@ fn take_frames(
     layout: &[Holds],
     wanted: &[usize],
     payload: &mut dyn PayloadSource,
-    into: &Dir,
+    (into, writeback): (&Dir, &Writeback),
     (threads, progress): (usize, &dyn Fn(u64, u64)),
 ) -> Result<(), UnpackError> {
     let frames: Vec<Frame> = wanted.iter().map(|index| manifest.frames[*index]).collect();
     let mut source = payload.frames(&frames).map_err(UnpackError::Source)?;
-    unpack_frames(manifest, layout, wanted, &mut *source, into, threads, progress)?;
+    unpack_frames(&Job::new(manifest, layout, wanted, into, writeback), &mut *source, threads, progress)?;
     source.end().map_err(UnpackError::Source)
 }
 
 /// Copies all files of a unit, or none; false: a file is not held.
-fn copy_unit(manifest: &Manifest, unit: &Unit, held: &dyn Held, into: &Dir) -> Result<bool, UnpackError> {
+fn copy_unit(
+    manifest: &Manifest,
+    unit: &Unit,
+    held: &dyn Held,
+    (into, writeback): (&Dir, &Writeback),
+) -> Result<bool, UnpackError> {
     let mut handles = Handles::new(into);
     for index in unit.entries.clone() {
         let entry = &manifest.entries[index];
         let EntryKind::File { mode, size, sha256, .. } = &entry.kind else { continue };
         let (parent, name) = handles.parent(&entry.path)?;
-        if copy_held(held, parent, name, (*mode, *size, sha256))? {
+        if copy_held(held, (parent, name), (*mode, *size, sha256), writeback)? {
             continue;
         }
         for copied in &manifest.entries[unit.entries.start..=index] {
@@ -163,12 +177,14 @@ pub fn copy_files(
     threads: usize,
 ) -> Result<Vec<usize>, UnpackError> {
     let mut missing = Vec::new();
+    // A repair is small: its one sync at the end is enough.
+    let writeback = Writeback::default();
     let copy = |number: usize| {
         let entry = &manifest.entries[entries[number]];
         let EntryKind::File { mode, size, sha256, .. } = &entry.kind else { return Ok(true) };
         let mut handles = Handles::new(into);
         let (parent, name) = handles.parent(&entry.path)?;
-        copy_held(held, parent, name, (*mode, *size, sha256))
+        copy_held(held, (parent, name), (*mode, *size, sha256), &writeback)
     };
     parallel::ordered(threads, entries.len(), copy, |number, copied: bool| {
         if !copied {
@@ -199,7 +215,9 @@ pub fn unpack_files(
 ) -> Result<(), UnpackError> {
     let layout = manifest.layout();
     let wanted = indices_of(&units(manifest, &layout), entries);
-    take_frames(manifest, &layout, &wanted, payload, into, (REPAIRING_THREADS, &|_, _| {}))
+    // A repair is small: its one sync at the end is enough.
+    let writeback = Writeback::default();
+    take_frames(manifest, &layout, &wanted, payload, (into, &writeback), (REPAIRING_THREADS, &|_, _| {}))
 }
 
 /// True if this host holds a file of this content: it is read and hashed.
@@ -225,9 +243,14 @@ pub fn is_held(held: &dyn Held, size: u64, sha256: &Digest) -> bool {
 }
 
 /// Copies the first held file with the right content; false: there is none.
-fn copy_held(held: &dyn Held, parent: &Dir, name: &str, signed: (u32, u64, &Digest)) -> Result<bool, UnpackError> {
+fn copy_held(
+    held: &dyn Held,
+    (parent, name): (&Dir, &str),
+    signed: (u32, u64, &Digest),
+    writeback: &Writeback,
+) -> Result<bool, UnpackError> {
     for place in 0..held.places(signed.2) {
-        if copy_file(held.open(signed.2, place), parent, name, signed)? {
+        if copy_file(held.open(signed.2, place), (parent, name), signed, writeback)? {
             return Ok(true);
         }
         parent.remove_file(name)?;
@@ -235,26 +258,33 @@ fn copy_held(held: &dyn Held, parent: &Dir, name: &str, signed: (u32, u64, &Dige
     Ok(false)
 }
 
-/// Copies a file; false: it is missing, unreadable, or has other content.
+/// Copies a file; false: it is missing, unreadable, or has other content. Where the file system can, the copy shares the blocks of the original,
+/// which is hashed then, and must not change between its clone and its last byte.
 fn copy_file(
     from: Option<File>,
-    parent: &Dir,
-    name: &str,
+    (parent, name): (&Dir, &str),
     (mode, size, sha256): (u32, u64, &Digest),
+    writeback: &Writeback,
 ) -> Result<bool, UnpackError> {
     let Some(from) = from else { return Ok(false) };
-    let mut from = from.take(size.saturating_add(1));
     let mut into = parent.create_file(name, mode)?;
+    let cloned = if size < CLONED_MINIMUM_BYTES { None } else { file::clone(&from, &into) };
+    let mut original = (&from).take(size.saturating_add(1));
     let mut hasher = Hasher::new();
     let mut buffer = vec![0; COPY_BYTES.min(usize::try_from(size).unwrap_or(COPY_BYTES).saturating_add(1))];
     let mut copied = 0_u64;
     loop {
-        let Ok(count) = from.read(&mut buffer) else { return Ok(false) };
+        let Ok(count) = original.read(&mut buffer) else { return Ok(false) };
         if count == 0 {
-            return Ok(copied == size && hasher.finish() == *sha256);
+            let is_same = cloned.is_none_or(|cloned| cloned.is_unchanged(&from));
+            return Ok(is_same && copied == size && hasher.finish() == *sha256);
         }
         hasher.update(&buffer[..count]);
-        into.write_all(&buffer[..count]).map_err(|source| OsError::new("write", &parent.path().join(name), source))?;
+        if cloned.is_none() {
+            into.write_all(&buffer[..count])
+                .map_err(|source| OsError::new("write", &parent.path().join(name), source))?;
+            writeback.add(count as u64);
+        }
         copied += count as u64;
     }
 }

@@ -11,6 +11,12 @@ pub trait FrameSource {
     /// The compressed bytes of `frame`, exactly `frame.length` of them, not yet verified: the unpacker does that.
     fn next(&mut self, frame: &Frame) -> Result<Vec<u8>, SourceError>;
 
+    /// The same; may put the bytes into `room`, which is memory of an earlier frame.
+    fn next_into(&mut self, frame: &Frame, room: Vec<u8>) -> Result<Vec<u8>, SourceError> {
+        drop(room);
+        self.next(frame)
+    }
+
     /// Called after the last frame: an error if bytes are left over.
     fn end(&mut self) -> Result<(), SourceError>;
 }
@@ -18,6 +24,10 @@ pub trait FrameSource {
 impl<S: FrameSource + ?Sized> FrameSource for &mut S {
     fn next(&mut self, frame: &Frame) -> Result<Vec<u8>, SourceError> {
         (**self).next(frame)
+    }
+
+    fn next_into(&mut self, frame: &Frame, room: Vec<u8>) -> Result<Vec<u8>, SourceError> {
+        (**self).next_into(frame, room)
     }
 
     fn end(&mut self) -> Result<(), SourceError> {

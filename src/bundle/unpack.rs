@@ -10,6 +10,7 @@ use super::memory::{Memory, Taken};
 use super::parallel::THREADS_MAXIMUM;
 pub use super::source::{FrameSource, Held, PayloadSource, SourceError};
 use super::ustar;
+use super::writeback::Writeback;
 use crate::crash_point;
 use crate::digest::{Digest, Hasher};
 use crate::failure::Class;
@@ -85,24 +86,14 @@ pub fn unpack(
     make_directories(manifest, into)?;
     crash_point!("unpack.directories");
     let all: Vec<usize> = (0..manifest.frames.len()).collect();
-    unpack_frames(manifest, &manifest.layout(), &all, source, into, threads, progress)?;
+    let layout = manifest.layout();
+    Writeback::beside(into, |writeback| {
+        let job = Job::new(manifest, &layout, &all, into, writeback);
+        unpack_frames(&job, source, threads, progress)
+    })?;
     crash_point!("unpack.files");
     make_links(manifest, into)?;
     source.end().map_err(UnpackError::Source)
-}
-
-/// Unpacks the frames of these ascending indices; the directories exist.
-pub(super) fn unpack_frames(
-    manifest: &Manifest,
-    layout: &[Holds],
-    wanted: &[usize],
-    source: &mut dyn FrameSource,
-    into: &Dir,
-    threads: usize,
-    progress: &dyn Fn(u64, u64),
-) -> Result<(), UnpackError> {
-    let job = Job { manifest, layout, wanted, into, split: Mutex::new(HashMap::new()) };
-    run(&job, source, threads.clamp(1, THREADS_MAXIMUM), progress)
 }
 
 /// Makes the directories of a tree in the empty directory `into`.
@@ -129,13 +120,14 @@ pub(super) fn make_links(manifest: &Manifest, into: &Dir) -> Result<(), OsError>
     Ok(())
 }
 
-/// Reads frames on this thread, unpacks them on others.
-fn run(
+/// Unpacks the frames of a job, whose directories exist: reads them on this thread, unpacks them on others.
+pub(super) fn unpack_frames(
     job: &Job<'_>,
     source: &mut dyn FrameSource,
     threads: usize,
     progress: &dyn Fn(u64, u64),
 ) -> Result<(), UnpackError> {
+    let threads = threads.clamp(1, THREADS_MAXIMUM);
     if threads == 1 {
         return run_alone(job, source, progress);
     }
@@ -147,7 +139,7 @@ fn run(
     let read = thread::scope(|scope| {
         let workers = (0..threads).filter_map(|_| {
             helper(scope, || {
-                let mut worker = Worker { job, handles: Handles::new(job.into) };
+                let mut worker = Worker::new(job, &memory);
                 loop {
                     let next = lock(&receiver).recv();
                     let Ok(loaded) = next else { return };
@@ -159,6 +151,7 @@ fn run(
                         failed.store(true, Ordering::Release);
                         lock(&failure).get_or_insert(error);
                     }
+                    memory.frames.give(loaded.bytes);
                 }
             })
         });
@@ -177,11 +170,13 @@ fn run(
 
 /// Reads and unpacks on this thread: one frame and its content are in memory.
 fn run_alone(job: &Job<'_>, source: &mut dyn FrameSource, progress: &dyn Fn(u64, u64)) -> Result<(), UnpackError> {
-    let mut worker = Worker { job, handles: Handles::new(job.into) };
+    let memory = Memory::new();
+    let mut worker = Worker::new(job, &memory);
     let (mut taken, all) = (0, job.length());
     for (index, frame) in job.frames() {
-        let bytes = source.next(frame).map_err(UnpackError::Source)?;
+        let bytes = source.next_into(frame, memory.frames.take()).map_err(UnpackError::Source)?;
         worker.unpack_frame(index, &bytes)?;
+        memory.frames.give(bytes);
         taken += frame.length;
         progress(taken, all);
     }
@@ -209,7 +204,7 @@ fn feed<'a>(
             return Ok(());
         }
         let room = memory.take(frame);
-        let bytes = source.next(frame).map_err(UnpackError::Source)?;
+        let bytes = source.next_into(frame, memory.frames.take()).map_err(UnpackError::Source)?;
         // The receiver lives as long as the workers; a failed send means that all of them panicked, which the scope passes on.
         if sender.send(Loaded { index, bytes, _room: room }).is_err() {
             return Ok(());
@@ -225,17 +220,30 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Job<'a> {
+/// Frames to unpack.
+pub(super) struct Job<'a> {
     manifest: &'a Manifest,
     layout: &'a [Holds],
     /// Indices of the frames to unpack, ascending.
     wanted: &'a [usize],
     into: &'a Dir,
+    writeback: &'a Writeback,
     /// Incomplete files of several frames, by entry.
     split: Mutex<HashMap<usize, Split>>,
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
+    /// The frames of these ascending indices.
+    pub(super) fn new(
+        manifest: &'a Manifest,
+        layout: &'a [Holds],
+        wanted: &'a [usize],
+        into: &'a Dir,
+        writeback: &'a Writeback,
+    ) -> Self {
+        Self { manifest, layout, wanted, into, writeback, split: Mutex::new(HashMap::new()) }
+    }
+
     /// The frames to unpack, with their indices.
     fn frames(&self) -> impl Iterator<Item = (usize, &Frame)> {
         self.wanted.iter().map(|index| (*index, &self.manifest.frames[*index]))
@@ -255,17 +263,30 @@ struct Split {
 struct Worker<'a> {
     job: &'a Job<'a>,
     handles: Handles<'a>,
+    memory: &'a Memory,
 }
 
-impl Worker<'_> {
+impl<'a> Worker<'a> {
+    fn new(job: &'a Job<'a>, memory: &'a Memory) -> Self {
+        Self { job, handles: Handles::new(job.into), memory }
+    }
+
     fn unpack_frame(&mut self, index: usize, bytes: &[u8]) -> Result<(), UnpackError> {
         let frame = &self.job.manifest.frames[index];
         if bytes.len() as u64 != frame.length || Digest::of(bytes) != frame.sha256 {
             return Err(UnpackError::Frame { index });
         }
-        let content = compression::decompress(bytes, Expected::Exactly(frame.content_length))
+        let mut content = self.memory.contents.take();
+        compression::decompress_into(bytes, Expected::Exactly(frame.content_length), &mut content)
             .map_err(|error| UnpackError::Content { index, error })?;
-        let mut rest = content.as_slice();
+        self.unpack_content(index, &content)?;
+        self.job.writeback.add(frame.content_length);
+        self.memory.contents.give(content);
+        Ok(())
+    }
+
+    fn unpack_content(&mut self, index: usize, content: &[u8]) -> Result<(), UnpackError> {
+        let mut rest = content;
         match &self.job.layout[index] {
             Holds::Members(range) => range.clone().try_for_each(|entry| self.unpack_member(entry, &mut rest))?,
             Holds::Part { entry, offset, length } => self.unpack_part(*entry, *offset, *length, &mut rest)?,
@@ -344,7 +365,7 @@ impl Worker<'_> {
         expect(rest, &ustar::END[..padding], || self.job.manifest.entries[index].path.to_string())
     }
 
-    fn take<'a>(&self, index: usize, length: u64, rest: &mut &'a [u8]) -> Result<&'a [u8], UnpackError> {
+    fn take<'b>(&self, index: usize, length: u64, rest: &mut &'b [u8]) -> Result<&'b [u8], UnpackError> {
         let short = || UnpackError::Header { path: self.job.manifest.entries[index].path.to_string() };
         let length = usize::try_from(length).map_err(|_| short())?;
         let (content, behind) = rest.split_at_checked(length).ok_or_else(short)?;

@@ -26,6 +26,8 @@ pub(super) const SMALL_TARGET_BYTES_MAXIMUM: u64 = MANIFEST_COMPRESSED_MAXIMUM_B
 pub struct Fetcher<'a> {
     pub(super) mirrors: Mirrors<'a>,
     pub(super) kept: KeptFrames,
+    /// Whether frames are kept for another run.
+    pub(super) keeps: bool,
     pub(super) broken: Broken,
     splay: Duration,
     pub(super) consistent_snapshot: bool,
@@ -41,6 +43,7 @@ impl<'a> Fetcher<'a> {
         Ok(Self {
             mirrors: Mirrors::new(settings, tell)?,
             kept: KeptFrames::open(cache, now)?,
+            keeps: true,
             broken: Broken::open(cache, now)?,
             splay: settings.splay,
             consistent_snapshot: true,
@@ -131,6 +134,16 @@ impl<'a> Fetcher<'a> {
             }
             brought => brought,
         }
+    }
+
+    /// Whether every mirror is a directory of this host. Then nothing travels: copies of frames would be written and read for nothing.
+    pub fn is_local(&self) -> bool {
+        self.mirrors.are_directories()
+    }
+
+    /// From now on frames are read, and no copies of them are kept.
+    pub fn keep_nothing(&mut self) {
+        self.keeps = false;
     }
 
     /// Removes the kept frames of an installed release's payload.

@@ -259,7 +259,8 @@ impl<'f, 'a> Frames<'f, 'a> {
 
     /// Keeps a verified frame for another run. A failure stops nothing.
     fn keep(&mut self, frame: &Frame, bytes: &[u8]) {
-        let reason = match self.fetcher.kept.keep(&frame.sha256, bytes) {
+        let kept = if self.fetcher.keeps { self.fetcher.kept.keep(&frame.sha256, bytes) } else { Ok(true) };
+        let reason = match kept {
             Ok(true) => None,
             Ok(false) => Some("its file system is nearly full".to_owned()),
             Err(error) => Some(error.to_string()),

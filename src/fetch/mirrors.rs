@@ -129,6 +129,10 @@ impl<'a> Mirrors<'a> {
         &self.all[index].name
     }
 
+    pub(super) fn are_directories(&self) -> bool {
+        self.all.iter().all(|mirror| matches!(mirror.place, Place::Directory(_)))
+    }
+
     pub(super) fn way(&self, index: usize) -> Way {
         self.all[index].way
     }

@@ -8,7 +8,6 @@ use crate::digest::Digest;
 use crate::os::dir::Dir;
 use std::collections::HashMap;
 use std::fs::File;
-use std::path::Path;
 
 /// Most places of one content per release: every release has hundreds of empty files. The limit is per release, so that a damaged release
 /// cannot hide the places of the others.
@@ -62,11 +61,6 @@ impl Held for HeldFiles {
 
     fn open(&self, sha256: &Digest, place: usize) -> Option<File> {
         let (tree, path) = self.files.get(sha256)?.get(place)?;
-        let (parent, name) = path.split();
-        let tree = self.trees.get(*tree)?;
-        if parent.is_empty() {
-            return tree.open_file(name).ok();
-        }
-        tree.beneath(Path::new(parent)).ok()?.open_file(name).ok()
+        self.trees.get(*tree)?.open_file_beneath(path.as_path()).ok()
     }
 }

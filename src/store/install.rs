@@ -20,10 +20,12 @@ use crate::digest::Digest;
 use crate::failure::Report;
 use crate::layout::{self, Layout};
 use crate::name::PackageName;
-use crate::os::{dir::Dir, host, walk};
+use crate::os::{dir::Dir, host, thread::helper, walk};
 use crate::trust::{Authority, Floor, MetadataFiles, TrustedTargets, Warning, target};
 use crate::version::Release;
 use std::io::Read;
+use std::panic::resume_unwind;
+use std::thread::{self, ScopedJoinHandle};
 use tracing::debug;
 
 /// The place of an install, and its options.
@@ -156,15 +158,17 @@ fn install_part<R: Read>(
     Ok(Installed { accepted, ..installed })
 }
 
-/// Installs an approved release from files of this host and from `payload`; `accepted`: what its [`preflight`] gave.
+/// Installs an approved release from files of this host and from `payload`; `accepted`: what its [`preflight`] gave; `held`: the files of this
+/// host, if the caller has looked for them. A file that is gone meanwhile comes from `payload`.
 pub fn install_fetched(
     approved: Approved,
     accepted: Vec<Obstacle>,
+    mut held: Option<HeldFiles>,
     payload: &mut dyn PayloadSource,
     place: &Placement<'_>,
 ) -> Result<Installed> {
     let installed = put(approved, place, &mut |manifest, store, tree| {
-        let held = HeldFiles::of(store, manifest)?;
+        let held = held.take().map_or_else(|| HeldFiles::of(store, manifest), Ok)?;
         rebuild(manifest, &held, payload, tree, host::parallelism(), place.progress).map_err(Report::from)?;
         Ok(())
     })?;
@@ -284,9 +288,18 @@ impl Store {
         if let Some(labels) = Labels::of(&self.layout, &self.package, &release)? {
             labels.apply(&tree, &approved.manifest)?;
         }
-        make_durable(&tree)?;
+        // The index is made meanwhile: to write files to a disk changes no stat.
+        let look = || index_of(&tree, &approved.manifest, Digest::of(&approved.manifest_bytes));
+        let sync = || make_durable(&tree);
+        let (synced, index) = thread::scope(|scope| {
+            let syncing = helper(scope, sync);
+            let index = look();
+            let joined = |syncing: ScopedJoinHandle<'_, _>| syncing.join().unwrap_or_else(|panic| resume_unwind(panic));
+            (syncing.map_or_else(sync, joined), index)
+        });
+        synced?;
+        let index = index?;
         crash_point!("install.synced");
-        let index = index_of(&tree, &approved.manifest, Digest::of(&approved.manifest_bytes))?;
         let versions = package.child(layout::VERSIONS)?;
         fapolicyd::trust(&self.layout, &approved.manifest)?;
         staging.rename_exclusive(&name, &versions, &name)?;

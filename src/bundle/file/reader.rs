@@ -173,11 +173,18 @@ impl Current {
 impl<R: Read> FrameSource for BundleReader<R> {
     /// The next frame of the current payload.
     fn next(&mut self, frame: &Frame) -> Result<Vec<u8>, SourceError> {
+        self.next_into(frame, Vec::new())
+    }
+
+    fn next_into(&mut self, frame: &Frame, mut bytes: Vec<u8>) -> Result<Vec<u8>, SourceError> {
         let Some(current) = self.current.as_mut().filter(|current| current.remaining >= frame.length) else {
             return Err(garbled("payload", "it ends before its last frame").into());
         };
         let length = usize::try_from(frame.length).map_err(|_| garbled(&current.name, "a frame is too long"))?;
-        let mut bytes = vec![0; length];
+        if bytes.capacity() < length {
+            bytes = vec![0; length];
+        }
+        bytes.resize(length, 0);
         current.read(&mut self.reader, &mut bytes)?;
         Ok(bytes)
     }

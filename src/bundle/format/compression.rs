@@ -78,6 +78,17 @@ pub fn decompress(bytes: &[u8], expected: Expected) -> Result<Vec<u8>, Compressi
     of_length(content, capacity, expected)
 }
 
+/// The same into `content`, whose memory is used again: new memory costs a page fault for each 4 KiB.
+pub fn decompress_into(bytes: &[u8], expected: Expected, content: &mut Vec<u8>) -> Result<(), CompressionError> {
+    let length = one_frame(bytes, expected)?;
+    content.clear();
+    content.reserve_exact(length);
+    let mut decompressor = zstd::bulk::Decompressor::new().map_err(CompressionError::Zstd)?;
+    decompressor.decompress_to_buffer(bytes, content).map_err(CompressionError::Zstd)?;
+    let found = Some(content.len() as u64);
+    if content.len() == length { Ok(()) } else { Err(CompressionError::ContentSize { found, expected }) }
+}
+
 /// One zstd frame of `content` that refers to `prefix`, as `zstd --patch-from` makes it.
 pub fn compress_after(prefix: &[u8], content: &[u8]) -> Result<Vec<u8>, CompressionError> {
     let window = window_log(prefix.len() + content.len());
@@ -166,6 +177,11 @@ mod tests {
         let frame = compress(&content, 10).unwrap();
         assert_eq!(decompress(&frame, Expected::Exactly(8000)).unwrap(), content);
         assert_eq!(compress(&content, 10).unwrap(), frame);
+        let mut used = b"what another frame held".repeat(1000);
+        decompress_into(&frame, Expected::Exactly(8000), &mut used).unwrap();
+        assert_eq!(used, content);
+        assert!(decompress_into(&frame, Expected::Exactly(7999), &mut used).is_err());
+        assert!(decompress_into(&frame[..frame.len() - 1], Expected::Exactly(8000), &mut used).is_err());
         assert!(decompress(&frame, Expected::Exactly(7999)).is_err());
         assert!(decompress(&frame, Expected::AtMost(7999)).is_err());
         let twice = [frame.clone(), frame.clone()].concat();

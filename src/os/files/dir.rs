@@ -107,6 +107,22 @@ impl Dir {
         Ok(fd.into())
     }
 
+    /// The same for a file below this directory. `relative` must not leave it, and no component may be a link. The time of the last access stays:
+    /// to read a whole release would write to each of its inodes.
+    pub fn open_file_beneath(&self, relative: &Path) -> Result<File> {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOATIME;
+        match rustix::fs::openat2(&self.fd, relative, flags, Mode::empty(), resolve) {
+            Ok(fd) => Ok(fd.into()),
+            // As in `beneath`; and only a file's owner, or root, may keep its time of access.
+            Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => {
+                let parent = self.beneath(relative.parent().unwrap_or(Path::new("")))?;
+                parent.open_file(relative.file_name().unwrap_or_default())
+            }
+            Err(errno) => Err(OsError::new("open", &self.path.join(relative), errno)),
+        }
+    }
+
     /// Reads a file of at most `limit` bytes.
     pub fn read(&self, name: impl AsRef<OsStr>, limit: u64) -> Result<Vec<u8>> {
         file::read_open(self.open_file(name.as_ref())?, &self.path.join(name.as_ref()), limit)

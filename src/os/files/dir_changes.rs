@@ -47,6 +47,9 @@ impl Dir {
         let created = rustix::fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode));
         created.map_err(|errno| self.error("create directory", name, errno))?;
         effect!(MakeDirectory(self.as_fd(), name, mode));
+        if self.stat(name)?.is_some_and(|stat| stat.kind == FileKind::Directory && stat.mode == mode) {
+            return Ok(());
+        }
         let child = match self.child(name) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 // The umask took even its owner's rights away.
@@ -63,10 +66,14 @@ impl Dir {
     pub fn create_file(&self, name: impl AsRef<OsStr>, mode: u32) -> Result<File> {
         let name = single(name.as_ref(), &self.path)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(&self.fd, name, flags, Mode::from_raw_mode(0o600))
+        let fd = rustix::fs::openat(&self.fd, name, flags, Mode::from_raw_mode(mode))
             .map_err(|errno| self.error("create", name, errno))?;
-        rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode))
-            .map_err(|errno| self.error("set the mode of", name, errno))?;
+        // The umask, or the directory's default ACL, may have made another mode of it. To look costs less than to set it.
+        let stat = rustix::fs::fstat(&fd).map_err(|errno| self.error("look at", name, errno))?;
+        if Mode::from_raw_mode(stat.st_mode) != Mode::from_raw_mode(mode) {
+            rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode))
+                .map_err(|errno| self.error("set the mode of", name, errno))?;
+        }
         effect!(CreateFile(self.as_fd(), name, mode, fd.as_fd()));
         Ok(fd.into())
     }
@@ -198,6 +205,12 @@ impl Dir {
         rustix::fs::syncfs(&self.fd).map_err(|errno| OsError::new("sync the file system of", &self.path, errno))?;
         effect!(SyncAll);
         Ok(())
+    }
+
+    /// Lets the system write what it holds of this file system, and promises nothing: an error is left to `sync_filesystem`, which sees it, too,
+    /// because it asks through another open file.
+    pub fn begin_to_sync_filesystem(&self) {
+        let _ = self.lock_fd().map(rustix::fs::syncfs);
     }
 
     /// Sets the permission bits of the entry `name`, which must not be a link.

@@ -23,7 +23,7 @@ use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// A file bigger than a frame.
-const BIG_BYTES: usize = 9 << 20;
+pub(crate) const BIG_BYTES: usize = 9 << 20;
 
 /// Empty files: more of one content than anybody remembers the places of.
 pub(crate) const EMPTY: u64 = 20;
@@ -98,7 +98,7 @@ impl Pair {
     }
 
     /// What a host has that installed both from bundles.
-    fn expected(&self) -> crate::support::inside::Contents {
+    pub(crate) fn expected(&self) -> crate::support::inside::Contents {
         let host = self.host();
         host.install(&fs::read(&self.second.1).unwrap()).unwrap();
         host.store()
@@ -116,7 +116,7 @@ impl Pair {
         Counted { payload: fs::File::open(path).unwrap(), asked: Vec::new() }
     }
 
-    fn rebuild(&self, host: &Inside, payload: &mut Counted) -> Result<Installed, Report> {
+    pub(crate) fn rebuild(&self, host: &Inside, payload: &mut Counted) -> Result<Installed, Report> {
         let (id, bundle, packed) = &self.second;
         host.rebuild(bundle, id, &packed.manifest_bytes, payload)
     }

@@ -73,7 +73,7 @@ impl Inside {
         let host = Fitness::read();
         let place = self.placement(&host);
         let accepted = preflight(&approved, &place)?;
-        Ok(install_fetched(approved, accepted, payload, &place)?)
+        Ok(install_fetched(approved, accepted, None, payload, &place)?)
     }
 
     /// The targets that the metadata in `bundle` leads to.

@@ -1,10 +1,13 @@
 //! File systems that refuse: read-only, without a free inode, with blocks that can't be read any more. Each command says what refuses, and leaves
-//! everything as it was; what only reads goes on, and the agent runs.
+//! everything as it was; what only reads goes on, and the agent runs. And a file system that lets files share their blocks.
 
+use crate::plain::rebuild::{BIG_BYTES, Pair};
+use crate::support::inside::Inside;
 use crate::support::mounts::Mounted;
 use crate::support::stage::{Author, DEMO, Host, text};
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -204,4 +207,33 @@ fn a_file_that_the_disk_no_longer_reads_is_found_and_mended() {
     host.sidle(&["repair", DEMO, "1.1-1", "--from", text(&whole)]).ok();
     assert_eq!(fs::read(&victim).unwrap(), content);
     on_disk.works();
+}
+
+#[test]
+fn where_files_can_share_blocks_the_next_release_takes_the_room_of_what_changed() {
+    let (disk, pair) = (Mounted::journaled("xfs"), Pair::new());
+    let used = || {
+        rustix::fs::sync();
+        let stat = rustix::fs::statvfs(disk.path()).unwrap();
+        (stat.f_blocks - stat.f_bfree) * stat.f_frsize
+    };
+    let host = || {
+        let host = Inside::below(&disk.path(), &pair.repo.root());
+        host.install(&fs::read(&pair.first.1).unwrap()).unwrap();
+        host
+    };
+    let sound = host();
+    let before = used();
+    pair.rebuild(&sound, &mut pair.payload()).unwrap();
+    let taken = used().saturating_sub(before);
+    assert!(taken < BIG_BYTES as u64 / 4, "{taken} bytes");
+    assert_eq!(sound.store(), pair.expected());
+    // What is not as signed is not taken over by its blocks either.
+    let (spoiled, mut payload) = (host(), pair.payload());
+    let big = fs::File::options().write(true).open(spoiled.path("opt/sidle/demo/versions/1.0-1/lib/big")).unwrap();
+    big.write_all_at(b"?", BIG_BYTES as u64 - 1).unwrap();
+    pair.rebuild(&spoiled, &mut payload).unwrap();
+    assert!(payload.asked.iter().map(|frame| frame.length).sum::<u64>() > BIG_BYTES as u64 / 2);
+    let release = "opt/sidle/demo/versions/2.0-1/lib/big";
+    assert_eq!(fs::read(spoiled.path(release)).unwrap(), fs::read(sound.path(release)).unwrap());
 }
