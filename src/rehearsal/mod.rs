@@ -304,6 +304,9 @@ mod tests {
         assert_eq!((blind().told(true), blind().told(false)), (Vec::new(), vec!["blind".to_owned()]));
         let proven = blind().of_proven();
         assert_eq!((proven.refuses(), proven.told(true)), (false, vec!["blind".to_owned()]));
+        let old = || Rehearsal { peers: vec!["older".to_owned()], ..Rehearsal::default() };
+        assert_eq!((old().refusal().as_deref(), old().told(false)), (Some("older"), vec!["older".to_owned()]));
+        assert_eq!((old().of_proven().refuses(), old().of_proven().notes), (false, vec!["older".to_owned()]));
         let extras = || Rehearsal { unknown_extras: Some("no list".to_owned()), ..Rehearsal::default() };
         for policy in [ExtrasPolicy::Refuse, ExtrasPolicy::Rebuild] {
             assert_eq!(extras().weighed(policy).refusal().as_deref(), Some("no list"));
