@@ -226,7 +226,10 @@ fn without_a_master(host: &Host, configuration: &Path, call: &dyn Fn(&[&str]) ->
         fs::create_dir_all(classes.join(path).parent().unwrap()).unwrap();
         fs::write(classes.join(path), content).unwrap();
     }
-    let options = format!("ext_pillar: [saltclass: [{{path: {}}}]]\nbeacons: {{wtmp: []}}\npillar_mask_output: False\n", text(&classes));
+    let options = format!(
+        "ext_pillar: [saltclass: [{{path: {}}}]]\nbeacons: {{wtmp: []}}\npillar_mask_output: False\n",
+        text(&classes)
+    );
     let minion = configuration.join("minion");
     fs::write(&minion, fs::read_to_string(&minion).unwrap() + &options).unwrap();
     let pillar = call(&["pillar.items"]);
