@@ -41,6 +41,10 @@ pub enum Reason {
     TimeIsPast,
     /// The highstate is not the same with both releases (`rehearsal`).
     Highstate,
+    /// By what the agent's peers have said, they would not take the release.
+    Peers,
+    /// The release lacks functions that are used here: a line has the kind, the function, and the last day.
+    Used,
     /// The repository behind standard input (`stdio:`) is among those that failed.
     StandardInput,
 }

@@ -105,7 +105,7 @@ enum Verb {
     Doctor(doctor::DoctorArguments),
     /// Check what a switch to a release would break or lose on this host, and what brings it back; change nothing
     Rehearse(rehearsing::RehearseArguments),
-    /// Show which functions the agent has called on this host: how often, on how many days, and when last
+    /// Show which functions the agent has called on this host, how often, and when last; without a count, those that configuration, highstate and log name
     Uses(uses::UsesArguments),
     /// Switch an instance to an installed release
     Switch(switching::SwitchArguments),

@@ -16,6 +16,7 @@ use crate::bundle::manifest::{Head, Service};
 use crate::os::account::Rights;
 use crate::os::environment::Passed;
 use crate::os::process::{self, Identity, Program};
+use crate::version::Version;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,9 @@ pub struct Rehearsal {
     /// Why nobody can tell which extras would vanish: the settings say whether that is a reason.
     #[serde(default)]
     pub unknown_extras: Option<String>,
+    /// Why the agent's peers would not take the release, by what they have said: reasons not to switch, except on the way back to a release that has worked.
+    #[serde(default)]
+    pub peers: Vec<String>,
     /// Extras of the former release that would vanish: the settings say whether they are reasons.
     #[serde(default)]
     pub extras: Vec<String>,
@@ -42,6 +46,12 @@ pub struct Rehearsal {
     /// The functions that would vanish, for who asks for all of them: the notes have the sums.
     #[serde(skip)]
     pub lost: Vec<lost::Lost>,
+    /// What the release that works here, or this one where there is none, needs by configuration, highstate and log.
+    #[serde(skip)]
+    pub needs: Vec<uses::Need>,
+    /// The used functions among them.
+    #[serde(skip)]
+    pub used: Vec<uses::Use>,
     /// The comparison of what both releases would do by this host's own configuration; None: nothing was asked.
     #[serde(skip)]
     pub states: Option<states::Compared>,
@@ -70,11 +80,11 @@ impl Rehearsal {
         Self { unknown: vec![why], ..Self::default() }
     }
 
-    /// This rehearsal of a release that is known to work on this host: what the rehearsal could not find out is a note.
+    /// This rehearsal of a release that is known to work on this host: what the rehearsal could not find out, and what others have said, is a note.
     #[must_use]
     pub fn of_proven(mut self) -> Self {
-        let unknown = std::mem::take(&mut self.unknown);
-        self.notes.splice(..0, unknown).for_each(drop);
+        let (unknown, peers) = (std::mem::take(&mut self.unknown), std::mem::take(&mut self.peers));
+        self.notes.splice(..0, unknown.into_iter().chain(peers)).for_each(drop);
         self
     }
 
@@ -84,7 +94,7 @@ impl Rehearsal {
     }
 
     fn reasons(&self) -> impl Iterator<Item = &String> {
-        self.blocking.iter().chain(&self.unknown)
+        self.blocking.iter().chain(&self.unknown).chain(&self.peers)
     }
 
     /// The reasons as one line, for a journal and for messages; None when nothing blocks.
@@ -250,6 +260,12 @@ pub trait Rehearser: Sync {
         None
     }
 
+    /// Why the agent's peers would not take a release of this version, by what they have said, without a rehearsal. `options` and `state`: as in
+    /// [`Self::uses_file`]. By default nothing is known.
+    fn peers_refuse(&self, _options: Option<&serde_json::Value>, _state: &Path, _version: &Version) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Kinds of modules that no rehearsal loads: only the lists tell of them.
     fn listed_only(&self) -> &'static [&'static str] {
         &[]
@@ -288,6 +304,9 @@ mod tests {
         assert_eq!((blind().told(true), blind().told(false)), (Vec::new(), vec!["blind".to_owned()]));
         let proven = blind().of_proven();
         assert_eq!((proven.refuses(), proven.told(true)), (false, vec!["blind".to_owned()]));
+        let old = || Rehearsal { peers: vec!["older".to_owned()], ..Rehearsal::default() };
+        assert_eq!((old().refusal().as_deref(), old().told(false)), (Some("older"), vec!["older".to_owned()]));
+        assert_eq!((old().of_proven().refuses(), old().of_proven().notes), (false, vec!["older".to_owned()]));
         let extras = || Rehearsal { unknown_extras: Some("no list".to_owned()), ..Rehearsal::default() };
         for policy in [ExtrasPolicy::Refuse, ExtrasPolicy::Rebuild] {
             assert_eq!(extras().weighed(policy).refusal().as_deref(), Some("no list"));

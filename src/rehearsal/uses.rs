@@ -71,6 +71,34 @@ pub struct Use {
     pub last: Day,
 }
 
+/// What an agent's configuration, its states or its log name, where nobody has counted.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Need {
+    /// The kind of module, as the agent's loaders call it.
+    pub kind: String,
+    /// The function.
+    pub name: String,
+    /// What names it: `schedule nap`, `log`.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// The last day, in UTC, where that is known.
+    pub last: Option<String>,
+}
+
+impl Need {
+    /// Whether it is one of the functions of a module that is lost.
+    pub fn is_of(&self, lost: &Lost) -> bool {
+        is_use_of(lost, &self.kind, &self.name)
+    }
+}
+
+impl Use {
+    /// For programs: the kind, the function and the last day. No name has a space.
+    pub fn line(&self) -> String {
+        format!("{} {} {}", self.kind, self.name, self.last)
+    }
+}
+
 /// What is known of the uses on a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Known {

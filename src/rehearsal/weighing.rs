@@ -2,7 +2,8 @@
 
 use crate::rehearsal::Rehearsal;
 use crate::rehearsal::lost::{Lost, Successors};
-use crate::rehearsal::uses::{ENOUGH_DAYS, Known, Use};
+use crate::rehearsal::uses::{ENOUGH_DAYS, Known, Need, Use};
+use std::collections::BTreeMap;
 
 /// Functions of one module that a reason names.
 const NAMES_MAX: usize = 5;
@@ -17,6 +18,7 @@ impl Rehearsal {
         let counted = match known {
             Known::Counted(counted) => counted,
             Known::NotCounted(why) => {
+                self.by_needs();
                 self.notes.push(format!("which of the lost functions this host uses is not known: {why}"));
                 return self;
             }
@@ -28,6 +30,7 @@ impl Rehearsal {
                 unused += 1;
             } else {
                 self.blocking.push(reason(lost, &used, successors));
+                self.used.extend(used);
             }
         }
         if unused > 0 {
@@ -42,6 +45,28 @@ impl Rehearsal {
             });
         }
         self
+    }
+}
+
+impl Rehearsal {
+    /// Adds a note for each lost module that the configuration, the states or the log name, where nobody has counted. What is configured and lost is a reason
+    /// by itself.
+    fn by_needs(&mut self) {
+        for lost in &self.lost {
+            let of = self.needs.iter().filter(|need| need.is_of(lost));
+            let named: BTreeMap<&str, &Need> = of.map(|need| (need.name.as_str(), need)).collect();
+            if !named.is_empty() {
+                let told = named.values().take(NAMES_MAX).map(|need| {
+                    let last = need.last.as_ref().map_or_else(String::new, |day| format!(", last on {day}"));
+                    format!("{} ({}{last})", need.name, need.place)
+                });
+                self.notes.push(format!(
+                    "would vanish, and is named here ({}): {}",
+                    lost.kind,
+                    told.collect::<Vec<_>>().join("; ")
+                ));
+            }
+        }
     }
 }
 
@@ -89,11 +114,17 @@ mod tests {
             ["the lost functions of 2 modules were not used here (counted on 40 days, 2024-10-04 to 2024-11-12)"]
         );
         assert!(weighed.refuses());
+        assert_eq!(weighed.used.iter().map(Use::line).collect::<Vec<_>>(), ["module vault.go 2024-10-04"]);
         let weighed = found().by_use(&counted(20_000..20_002), None);
         assert!(weighed.blocking[0].ends_with("`sidle pack --keep-modules vault --from OLD`"), "{weighed:?}");
         assert!(weighed.notes[0].contains("so far (counted on 2 days"), "{weighed:?}");
         let blind = found().by_use(&Known::NotCounted("no guard counts".to_owned()), successors);
         assert!(!blind.refuses() && blind.notes[0].ends_with("is not known: no guard counts"), "{blind:?}");
+        let (kind, place, last) = ("module".to_owned(), "log".to_owned(), Some("2026-11-20".to_owned()));
+        let needs = vec![Need { kind, name: "vault.go".to_owned(), place, last }];
+        let named = Rehearsal { needs, ..found() }.by_use(&Known::NotCounted("no guard counts".to_owned()), successors);
+        assert_eq!(named.notes[0], "would vanish, and is named here (module): vault.go (log, last on 2026-11-20)");
+        assert!(!named.refuses() && named.notes.len() == 2, "{named:?}");
         let nothing = Rehearsal::default().by_use(&counted(20_000..20_040), successors);
         assert_eq!(nothing, Rehearsal::default(), "nothing is lost");
     }

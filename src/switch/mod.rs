@@ -52,6 +52,7 @@ pub mod driver;
 pub mod gate;
 pub mod journal;
 pub mod machine;
+pub mod peers;
 pub mod process;
 pub mod rehearsal;
 pub mod schedule;

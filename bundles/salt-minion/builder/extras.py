@@ -42,20 +42,20 @@ def python_of(tree):
     return f"python {told.strip()} linux-{platform.machine()}"
 
 
-def packages_of(tree):
-    """The packages that a tree has: normalised name to its metadata."""
+def packages_of(tree, but=()):
+    """The packages that a tree has, without some: normalised name to its metadata."""
     found = {}
     for file in sorted(site_directory(tree).glob("*.dist-info/METADATA")):
         metadata = email.parser.Parser().parsestr(file.read_text(encoding="utf-8", errors="replace"))
-        if metadata["Name"]:
+        if metadata["Name"] and normalised(metadata["Name"]) not in but:
             found[normalised(metadata["Name"])] = metadata
     return found
 
 
-def lock(tree, extras, path, toolbox, floor=None):
-    """Write the lock: what pip takes for these extras beside the tree's packages, none of which may change."""
+def lock(tree, extras, path, toolbox, floor=None, but=()):
+    """Write the lock: what pip takes for these extras beside the tree's packages, none of which may change. `but`: the tree's own extras, which go."""
     say(f"resolving {len(extras)} extras")
-    there = packages_of(tree)
+    there = packages_of(tree, but)
     stubs = toolbox.scratch / "stubs"
     stubs.mkdir()
     constraints = toolbox.scratch / "constraints.txt"

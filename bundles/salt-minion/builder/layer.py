@@ -6,7 +6,7 @@ import json
 
 from . import extras, finish, guard, kept
 from .packages import site_directory
-from .process import Refusal, attempt, failed, run
+from .process import Refusal, attempt, failed, run, say
 
 # Read by `sidle_release.py`, which describes the release.
 RECORD = "_sidle_layer.json"
@@ -27,13 +27,11 @@ ALONE = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "SALT_EXTRAS_DIR": "/none
 def put(tree, request, toolbox, seconds, floor=None):
     """Lay the requested extras and modules over the tree; whatever does not load there is refused by name."""
     site = site_directory(tree)
-    if (site / RECORD).exists():
-        raise Refusal(f"cannot add to {tree}: it has extras or kept modules already", "build the tree anew, with all of them")
-    record = {"extras": [], "kept": []}
+    record = {"extras": [], "kept": take_off(site, request)}
     if request.extras:
         record["extras"] = extras.install(tree, request.extras, request.lock, toolbox, floor)
     if request.keep:
-        record["kept"] = kept.lay(tree, request.keep, request.keep_from, request.origin)
+        record["kept"] += kept.lay(tree, request.keep, request.keep_from, request.origin)
     write(site, record)
     refuse_unimportable(tree, site, record)
     description = described(tree)
@@ -45,6 +43,54 @@ def put(tree, request, toolbox, seconds, floor=None):
     finish.normalise(site, seconds, tree)
     for folder in (site.parent, site.parent.parent, tree):
         finish.normalise_one(str(folder), tree, seconds)
+
+
+def take_off(site, request):
+    """Take off what an earlier layer added: all of its extras, since the recipe names those that the release is to have, and the kept modules that are asked for
+    again. Give the other kept modules, which stay: no recipe names them."""
+    former = read(site)
+    if former is None:
+        return []
+    stay = [module for module in former["kept"] if not asked_again(module, request.keep)]
+    needed = set(added({"extras": [], "kept": stay}))
+    for name in sorted(set(added(former)) - needed):
+        remove(site, name)
+    (site / RECORD).unlink()
+    gone = [f"{extra['name']} {extra['version']}" for extra in former["extras"] if extra["requested"]]
+    say("taking off the extras of the base: " + (", ".join(gone) or "none"))
+    if stay:
+        say("keeping what the base has kept: " + ", ".join(module["file"] for module in stay))
+    return stay
+
+
+def read(site):
+    """Give the record of the layer that a tree has; None: it has none."""
+    path = site / RECORD
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def extras_of(tree):
+    """The names of the packages that an earlier layer added to a tree."""
+    return [extra["name"] for extra in (read(site_directory(tree)) or {"extras": []})["extras"]]
+
+
+def asked_again(module, names):
+    """Whether a kept module is one of those that are asked for: NAME, or KIND.NAME."""
+    return module["name"] in names or f"{module['kind']}.{module['name']}" in names
+
+
+def remove(site, name):
+    """Remove a file, what Python has compiled of it, and the directories that are empty then."""
+    file = site / name
+    file.unlink(missing_ok=True)
+    if name.endswith(".py"):
+        for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*.pyc"):
+            compiled.unlink()
+    for folder in (file.parent / "__pycache__", *file.parents):
+        if folder == site or (folder.exists() and any(folder.iterdir())):
+            break
+        if folder.exists():
+            folder.rmdir()
 
 
 def write(site, record):

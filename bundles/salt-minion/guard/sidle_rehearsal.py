@@ -28,6 +28,8 @@ its "failure" says whether the release got as far as it should.
   own_versions: {name: version}               packages of the tree itself
   sign_in: int                                version of the sign-in at a master; null: not known
   highstate: {…}                              see sidle_highstate.py; null: not asked for
+  masters: {…}                                see sidle_masters.py; null: not known
+  needs: [{…}]                                see sidle_needs.py
 """
 
 import sys
@@ -118,13 +120,8 @@ class Highstate:
 
     def __init__(self, scratch):
         words = os.environ.pop("SIDLE_HIGHSTATE", None)
-        path = os.path.join(os.path.dirname(os.path.realpath(__file__)), "sidle_highstate.py")
-        self.program = self.asked = None
-        if words and os.path.exists(path):
-            spec = importlib.util.spec_from_file_location("sidle_highstate", path)
-            self.program = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(self.program)
-            self.asked = self.program.Asked(words, scratch)
+        self.program = beside("sidle_highstate") if words else None
+        self.asked = self.program.Asked(words, scratch) if self.program else None
 
     def origin(self, opts):
         """Where files and pillar are; None: not asked for."""
@@ -133,6 +130,17 @@ class Highstate:
     def report(self, opts, origin):
         """What came of it."""
         return self.program.report(self.asked, opts, origin) if self.asked else None
+
+
+def beside(name):
+    """A program of the same release as this one; None: it brings none."""
+    path = os.path.join(os.path.dirname(os.path.realpath(__file__)), name + ".py")
+    if not os.path.exists(path):
+        return None
+    spec = importlib.util.spec_from_file_location(name, path)
+    program = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(program)
+    return program
 
 
 def temporary():
@@ -198,12 +206,15 @@ def seal(scratch, directory):
 def rehearse(directory, scratch, highstate):
     """What this release makes of the configuration directory."""
     stage = Stage()
-    report, reached = {"failure": None, "functions": {}, "own": {}, "grains": [], "missing": [], "highstate": None}, "configuration"
+    report = {"failure": None, "functions": {}, "own": {}, "grains": [], "missing": [], "highstate": None, "masters": None, "needs": []}
+    masters, needs, reached = beside("sidle_masters"), beside("sidle_needs"), "configuration"
     try:
         try:
             opts = stage.configuration(directory)
             reached = "user"
-            origin = highstate.origin(opts)
+            report["masters"] = masters.known(opts) if masters else None
+            origin, log_file = highstate.origin(opts), opts.get("log_file")
+            stage.has_own_pillar = opts.get("file_client") == "local" and not opts.get("use_master_when_local")
             redirect(opts, scratch)
             become(opts, scratch)
             reached = "grains"
@@ -214,6 +225,7 @@ def rehearse(directory, scratch, highstate):
             report["own"] = {kind: own for kind, (_, own) in loaders.items() if own}
             report["missing"] = stage.missing(opts)
             report["highstate"] = highstate.report(opts, origin)
+            report["needs"] = needs.needs(stage.configured(opts), report["highstate"], log_file) if needs else []
         except Failure:
             raise
         except (Exception, SystemExit) as error:
@@ -318,6 +330,8 @@ class Stage:
         self.problems = []
         self.unknown_options = []
         self.loaders = {}
+        # Without a master the minion makes its pillar itself.
+        self.has_own_pillar = False
 
     def configuration(self, directory):
         """The options as the minion reads them; errors end it as they end the minion."""
@@ -426,13 +440,21 @@ class Stage:
             loaders.setdefault(kind, LazyLoader([path], opts, tag=kind, pack=dict(pack)))
         return {kind: listed(loader) for kind, loader in loaders.items()}
 
+    def configured(self, opts):
+        """What the configuration has the minion use: (kind, name, where)."""
+        own = opts.get("ext_pillar") if self.has_own_pillar else None
+        yield from (("pillar", str(name), "ext_pillar") for entry in (own if isinstance(own, list) else ()) for name, _ in pairs(entry))
+        yield from configured(opts)
+
     def missing(self, opts):
         """What the configuration names and this release doesn't have."""
         import salt.loader
 
         missing = []
-        for kind, name, where in configured(opts):
-            if kind == "provider":
+        for kind, name, where in self.configured(opts):
+            if kind == "pillar":
+                present = name in salt.loader.pillars(opts, self.loaders["module"])
+            elif kind == "provider":
                 present = bool(salt.loader.raw_mod(opts, name, self.loaders["module"]))
             else:
                 key = {"beacons": ".beacon", "engines": ".start", "executor": ".execute", "returner": ".returner"}

@@ -83,7 +83,9 @@ fn on_base(
 ) -> Result<Dir, Report> {
     let base = Base::unpack(context, arguments, plan, (file, &work.directory))?;
     let tree = Dir::open(&base.tree)?;
-    if !plan.recipe.extras.is_empty() || !arguments.keep_modules.is_empty() {
+    // Extras that the recipe does not name are taken off the base.
+    let has_layer = !plan.recipe.extras.is_empty() || !base.manifest.extras.is_empty();
+    if has_layer || !arguments.keep_modules.is_empty() {
         let Build::Command(command) = &plan.recipe.build else {
             let hint = "write `command = [\"./build-tree\"]` below [build]: the build's command adds them";
             return Err(usage("cannot add anything to the release: the recipe has no command that builds", hint));

@@ -8,16 +8,17 @@ use crate::adoption::running_agent;
 use crate::cli::rollout::OrderOptions;
 use crate::cli::{Context, Ended, adopting, agents, instance_of};
 use crate::config::Settings;
-use crate::failure::{Class, Report};
+use crate::failure::{Class, Reason, Report};
 use crate::name::{InstanceName, PackageName};
 use crate::os::clock::{self, Moment};
 use crate::os::process::{self, Identity};
+use crate::store::Store;
 use crate::store::collect::Effect;
 use crate::supervise::control::{Answer, Command, SwitchCommand, ask};
-use crate::switch::driver::Driver;
+use crate::switch::driver::{Driver, Policy};
 use crate::switch::journal::files::{DriverLock, InstanceFiles};
 use crate::switch::process::on_record;
-use crate::switch::{self, Mode, Purpose};
+use crate::switch::{self, Mode, Purpose, peers};
 use crate::version::Release;
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -127,10 +128,29 @@ impl<'a> Order<'a> {
         })
     }
 
+    /// Refuses a release that the agent's peers would not take, by what they have said: the rehearsal refuses it, too, but begins later.
+    pub(super) fn refuse_by_peers(&self) -> Result<(), Report> {
+        let (files, to) = (&self.files, &self.to);
+        if self.purpose != Purpose::Switch || self.settings.rehearsal != Policy::Refuse {
+            return Ok(());
+        }
+        let Some(from) = files.journal()?.proven else { return Ok(()) };
+        let agent = Store::new(files.layout(), files.package()).head(&from)?.agent;
+        let rehearser = agents::parts(&agent)?.rehearser;
+        let reasons =
+            rehearser.map(|rehearser| peers::refuse(files.layout(), files.instance(), rehearser, &to.version));
+        reasons.unwrap_or_default().into_iter().next().map_or(Ok(()), |reason| {
+            let hint =
+                "nothing was changed; once the master is newer, a plan there (`salt-run sidle.plan`) tells this host";
+            let message = format!("cannot switch {} to {to}: {reason}", files.instance());
+            Err(Report::of(Class::Failed, message).hint(hint).reason(Reason::Peers))
+        })
+    }
+
     /// Begins the switch, and follows it.
     pub(super) fn begin(&self) -> Result<Ended, Report> {
         let Self { context, files, .. } = self;
-        let command = self.command().inspect_err(|why| {
+        let command = self.refuse_by_peers().and_then(|()| self.command()).inspect_err(|why| {
             // The supervisor's log has refusals, too; without a supervisor there is no log.
             let refused = Command::Refused { purpose: self.purpose, to: self.to.clone(), why: why.clone() };
             let _ = ask(files.layout(), files.instance(), &refused);

@@ -25,6 +25,7 @@ impl Order<'_> {
     /// Asks the supervisor, or reads the files if no supervisor runs or the release is not installed yet.
     pub(super) fn dry_run(&self, tree: Tree) -> Result<Expected, Report> {
         let (files, layout, instance) = (&self.files, self.files.layout(), self.files.instance());
+        self.refuse_by_peers()?;
         let command = self.command()?;
         running_agent::refuse(&adopting(layout, instance, files.package()), &self.to)?;
         if tree == Tree::Installed {

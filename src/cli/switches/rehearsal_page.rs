@@ -41,7 +41,12 @@ pub(super) fn page(told: &Value, compared: &str) -> String {
         format!("<h1>Rehearsal of {}</h1>", Text(&title)),
         format!("<p class=\"{class}\">{verdict} {}</p>", Text(&sentence(compared))),
     ];
-    for (heading, key) in [("What forbids it", "blocking"), ("Not known", "unknown"), ("Notes", "notes")] {
+    for (heading, key) in [
+        ("What forbids it", "blocking"),
+        ("What its masters forbid", "peers"),
+        ("Not known", "unknown"),
+        ("Notes", "notes"),
+    ] {
         body.extend(list(heading, &told[key]));
     }
     body.extend(lost(&told["lost"]));

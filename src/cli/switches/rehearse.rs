@@ -8,6 +8,7 @@ use crate::os::process::Identity;
 use crate::os::{clock, signals};
 use crate::rehearsal::extras::Mending;
 use crate::rehearsal::states::{self, Asked};
+use crate::rehearsal::uses::Use;
 use crate::rehearsal::{ExtrasPolicy, Rehearsal, Scene};
 use crate::store::Store;
 use crate::store::check::{Defect, Depth};
@@ -44,7 +45,7 @@ pub(in crate::cli) struct Rehearsed {
 }
 
 /// A rehearsal, before the settings weigh what it found.
-pub(super) enum Came {
+pub(in crate::cli) enum Came {
     /// Nothing was started, because of this.
     Skipped(String),
     /// It could not be done; a switch would refuse, too.
@@ -93,7 +94,7 @@ pub(super) fn words_of_mending(mending: Mending) -> String {
 }
 
 /// Rehearses the release `to`, whatever the settings say of rehearsals.
-pub(super) fn perform(
+pub(in crate::cli) fn perform(
     context: &Context,
     settings: &Settings,
     files: &InstanceFiles,
@@ -155,8 +156,14 @@ fn weighed(to: &Release, found: Rehearsal, policy: Policy, extras: ExtrasPolicy)
         let report = Report::of(Class::Failed, format!("cannot switch to {to}: {reason}"))
             .hint("the rehearsal found this on the host as it is; nothing was changed");
         let is_of_states = found.states.as_ref().is_some_and(|states| states.refuses);
-        let lines = found.blocking.clone();
-        return Err(if is_of_states { Report { lines, ..report.reason(Reason::Highstate) } } else { report });
+        let (lines, used) = (found.blocking.clone(), found.used.iter().map(Use::line).collect::<Vec<_>>());
+        let is_of_peers = found.blocking.is_empty() && found.unknown.is_empty();
+        return Err(match (is_of_states, is_of_peers) {
+            (true, _) => Report { lines, ..report.reason(Reason::Highstate) },
+            (false, true) => report.reason(Reason::Peers),
+            (false, false) if !used.is_empty() => Report { lines: used, ..report.reason(Reason::Used) },
+            (false, false) => report,
+        });
     }
     Ok(found.told(policy == Policy::Refuse))
 }

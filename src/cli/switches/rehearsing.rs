@@ -160,7 +160,9 @@ fn tell(
     let refuses = found.refuses();
     let from_words = from.map_or_else(String::new, |from| format!("{from} to "));
     let mut facts = Facts::new().with("rehearsed", format!("{package} {from_words}{release}: {}", compared.told()));
-    for (name, texts) in [("refuses", &found.blocking), ("not known", &found.unknown), ("note", &found.notes)] {
+    for (name, texts) in
+        [("refuses", &found.blocking), ("not known", &found.unknown), ("refuses", &found.peers), ("note", &found.notes)]
+    {
         for text in texts {
             facts.add(name, text);
         }
@@ -184,7 +186,7 @@ fn tell(
         .collect();
     let value = json!({
         "package": package, "instance": instance_of(package, arguments.instance.as_ref()), "from": from, "to": release,
-        "compared": compared.word(), "refuses": refuses, "blocking": found.blocking, "unknown": found.unknown, "notes": found.notes,
+        "compared": compared.word(), "refuses": refuses, "blocking": found.blocking, "unknown": found.unknown, "peers": found.peers, "notes": found.notes,
         "highstate": found.states, "lost": lost, "successors_as_of": successors.map(|successors| successors.as_of),
     });
     if let Some(path) = &arguments.page {

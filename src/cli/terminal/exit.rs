@@ -1,6 +1,6 @@
 //! Exit codes: what a script can tell apart.
 
-use crate::failure::{Class, Report};
+use crate::failure::{Class, Reason, Report};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
@@ -95,8 +95,10 @@ pub fn code(class: Class) -> ExitCode {
 
 /// A failure in JSON.
 pub fn error(report: &Report) -> Value {
+    // Lines of used functions are for programs: the message has them in words.
+    let message = if report.reason == Some(Reason::Used) { report.headline() } else { report.to_string() };
     json!({
-        "class": report.class, "code": number(report.class), "reason": report.reason, "message": report.to_string(),
+        "class": report.class, "code": number(report.class), "reason": report.reason, "message": message, "lines": report.lines,
         "hint": report.hint,
     })
 }
@@ -104,6 +106,15 @@ pub fn error(report: &Report) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_lines_of_a_failure_are_there_for_programs() {
+        let lines = vec!["module vault.read_secret 2026-11-20".to_owned()];
+        let report = Report { lines, ..Report::of(Class::Failed, "cannot switch") };
+        assert_eq!(error(&report)["lines"][0], "module vault.read_secret 2026-11-20");
+        assert_eq!(error(&report)["message"], "cannot switch: module vault.read_secret 2026-11-20");
+        assert_eq!(error(&report.reason(Reason::Used))["message"], "cannot switch");
+    }
 
     #[test]
     fn each_code_stands_at_its_own_number() {

@@ -2,7 +2,7 @@
 
 use super::report::{How, RehearsalReport};
 use super::words::{broken, called, counted, listed, plain, said};
-use super::{extras, highstates, lost};
+use super::{extras, highstates, lost, masters};
 use crate::rehearsal::Rehearsal;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,12 +65,15 @@ pub fn compare(trial: &RehearsalReport, former: Option<Result<&RehearsalReport, 
     let listed = former.and_then(Result::ok).filter(|_| trial.failure.is_none());
     let unseen = listed.map(|former| extras::lost(trial, former)).unwrap_or_default();
     let unlisted = former.and_then(Result::err).filter(|_| trial.failure.is_none());
+    let of_masters = of_masters(trial, former.and_then(Result::ok));
     let states =
         Some(trial).filter(|trial| trial.failure.is_none()).and_then(|trial| highstates::compare(trial, baseline));
     let of_states = |part: fn(&highstates::Found) -> &Vec<String>| states.iter().flat_map(part).map(|text| plain(text));
     Rehearsal {
         blocking: texts(blocking).into_iter().chain(of_states(|found| &found.blocking)).collect(),
-        notes: of_states(|found| &found.notes).chain(texts(notes)).collect(),
+        notes: of_states(|found| &found.notes).chain(texts(notes)).chain(plainly(&of_masters.notes)).collect(),
+        needs: baseline.unwrap_or(trial).needs.clone(),
+        peers: plainly(&of_masters.reasons).collect(),
         extras: extras::told(trial, &unseen).iter().map(|text| plain(text)).collect(),
         vanishing: listed.and_then(|former| extras::vanishing(&unseen, trial, former)),
         unknown_extras: unlisted.map(|cause| plain(&extras::unknown(trial, cause))),
@@ -80,6 +83,21 @@ pub fn compare(trial: &RehearsalReport, former: Option<Result<&RehearsalReport, 
             .unwrap_or_default(),
         states: states.map(|found| found.compared),
         ..Rehearsal::default()
+    }
+}
+
+fn plainly(texts: &[String]) -> impl Iterator<Item = String> {
+    texts.iter().map(|text| plain(text))
+}
+
+/// What the masters have said of themselves. A release that does not come up has no version that counts.
+fn of_masters(trial: &RehearsalReport, former: Option<&RehearsalReport>) -> masters::Weighed {
+    let before = former.and_then(|former| former.version.as_deref());
+    match (&trial.masters, &trial.version) {
+        (Some(known), Some(version)) if trial.failure.is_none() => {
+            masters::weigh(known, masters::AsMinion { version, sign_in: trial.sign_in, before })
+        }
+        _ => masters::Weighed::default(),
     }
 }
 

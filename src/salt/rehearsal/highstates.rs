@@ -3,14 +3,13 @@
 use super::highstate::{Highstate, Known, Reason, State, Untested};
 use super::lost::SUCCESSORS;
 use super::report::RehearsalReport;
+use super::state_words::{differ, span, told};
 use super::words::{counted, listed};
 use crate::rehearsal::states::{Compared, Difference, Extent, What};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// States that one message names; the others are counted.
 const STATES_MAX: usize = 8;
-const HOUR_SECONDS: u64 = 3600;
-const DAY_HOURS: u64 = 24;
 
 /// What a comparison found: itself, reasons not to switch, and notes.
 pub(super) struct Found {
@@ -246,47 +245,10 @@ fn of(state: &State, what: Vec<What>, arguments: Vec<String>) -> Difference {
     Difference { id, function, sls, what, arguments, causes: Vec::new() }
 }
 
-fn differ(count: usize) -> String {
-    match count {
-        0 => "no state of the highstate differs".to_owned(),
-        1 => "1 state of the highstate differs".to_owned(),
-        _ => format!("{count} states of the highstate differ"),
-    }
-}
-
-fn span(seconds: u64) -> String {
-    match seconds / HOUR_SECONDS {
-        0 => "less than an hour".to_owned(),
-        hours if hours < 2 * DAY_HOURS => counted(usize::try_from(hours).unwrap_or_default(), "hour"),
-        hours => counted(usize::try_from(hours / DAY_HOURS).unwrap_or_default(), "day"),
-    }
-}
-
 impl Difference {
     fn because(self, causes: Vec<String>) -> Self {
         Self { causes, ..self }
     }
-}
-
-/// One state in words.
-fn told(difference: &Difference) -> String {
-    let what = difference.what.iter().map(|what| match what {
-        What::Missing => "only the running release has it".to_owned(),
-        What::New => "only the new release has it".to_owned(),
-        What::Function => "it cannot be applied".to_owned(),
-        What::Arguments if difference.arguments.is_empty() => "other arguments".to_owned(),
-        What::Arguments => {
-            format!("other arguments: {}", listed(difference.arguments.clone().into_iter()))
-        }
-        What::Result => "another result".to_owned(),
-        What::Changes => "other changes".to_owned(),
-        What::Text => "another text".to_owned(),
-        What::Run => "the run ends there".to_owned(),
-    });
-    let causes =
-        if difference.causes.is_empty() { String::new() } else { format!(" ({})", difference.causes.join("; ")) };
-    let Difference { id, function, sls, .. } = difference;
-    format!("{id}, {function} in {sls}: {}{causes}", what.collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]

@@ -9,8 +9,10 @@ pub mod extras;
 pub mod highstate;
 mod highstates;
 pub mod lost;
+pub mod masters;
 mod packaged;
 pub mod report;
+mod state_words;
 mod uses;
 mod words;
 
@@ -20,6 +22,7 @@ use crate::os::process::{Identity, Program};
 use crate::rehearsal::extras::Builder;
 use crate::rehearsal::lost::{Lost, Successors};
 use crate::rehearsal::{Former, Performance, Rehearsal, Rehearser, Role, Scene};
+use crate::version::Version;
 use report::RehearsalReport;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -124,6 +127,10 @@ impl Rehearser for SaltRehearser {
 
     fn uses_file(&self, options: Option<&Value>, state: &Path) -> Option<PathBuf> {
         uses::file(options, state)
+    }
+
+    fn peers_refuse(&self, options: Option<&Value>, state: &Path, version: &Version) -> Vec<String> {
+        masters::refuse(options, state, version)
     }
 
     fn successors(&self) -> Option<Successors> {

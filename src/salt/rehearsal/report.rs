@@ -1,6 +1,7 @@
 //! The report of `sidle_rehearsal.py`: what one release made of this host. The head of that file says what the fields mean.
 
 use super::highstate::Highstate;
+use crate::rehearsal::uses::Need;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -47,6 +48,31 @@ pub struct RehearsalReport {
     pub own_versions: BTreeMap<String, String>,
     #[serde(default)]
     pub highstate: Option<Highstate>,
+    #[serde(default)]
+    pub masters: Option<KnownMasters>,
+    #[serde(default)]
+    pub needs: Vec<Need>,
+}
+
+/// What is known of the minion's masters.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the head of sidle_masters.py says what the fields mean")]
+pub struct KnownMasters {
+    pub named: Vec<String>,
+    pub told: Vec<Told>,
+    pub now: u64,
+}
+
+/// The newest word of a master.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "the head of sidle_masters.py says what the fields mean")]
+pub struct Told {
+    #[serde(alias = "master")]
+    pub name: String,
+    pub version: String,
+    pub minimum_auth_version: Option<u32>,
+    pub at: u64,
+    pub source: String,
 }
 
 /// A package that `salt-pip` installed.

@@ -10,6 +10,7 @@ use serde_json::Value;
 use sidle::adoption::record::{Adoption, Stage};
 use sidle::agent::gate::{GateRole, GuardReport, Roles};
 use sidle::bundle::manifest::{Manifest, decompress};
+use sidle::bundle::part::Part;
 use sidle::layout::Layout;
 use sidle::os::process::Identity;
 use sidle::saved::Saved as _;
@@ -211,6 +212,28 @@ fn newer(text: &str) -> [String; 2] {
     let another_field = text.replace("\"schema\":1", "\"schema\":1,\"soaked\":true");
     assert!(another_form != text && another_field != text);
     [another_form, another_field]
+}
+
+#[test]
+fn a_bundle_file_with_a_part_of_a_release_is_installed_as_it_was() {
+    let inside = Inside::new(&bytes(&golden("part/1.root.json")));
+    let (base, part) = (bytes(&golden("part/base")), bytes(&golden("part/part")));
+    let signed_at = "2026-11-26T20:00:00Z".parse().unwrap();
+    let refused = inside.install_on(signed_at, &part).unwrap_err();
+    assert!(refused.message.contains("only what changed since 1.0-1"), "{refused:?}");
+    for (bundle, release) in [(&base, "1.0-1"), (&part, "1.1-1")] {
+        let installed = inside.install_on(signed_at, bundle).unwrap();
+        assert!(installed.fresh && installed.release.to_string() == release, "{installed:?}");
+    }
+    let file = |release: &str, name: &str| {
+        bytes(&inside.path(&format!("opt/sidle/demo-agent/versions/{release}/share")).join(name))
+    };
+    assert_eq!(file("1.1-1", "version"), b"version 1.1\n");
+    assert_eq!(file("1.1-1", "table"), file("1.0-1", "table"), "what the part leaves out");
+    // As docs/formats.md has it, byte for byte.
+    let text = bytes(&golden("part/frames"));
+    assert!(part.windows(text.len()).any(|bytes| bytes == text), "the member FRAMES");
+    assert_eq!(Part::parse(&text).unwrap().to_string().as_bytes(), text);
 }
 
 #[test]

@@ -135,7 +135,13 @@ fn extras_and_kept_modules_come_with_the_release_and_stand_in_its_manifest() {
     }
     assert_eq!(
         named(&manifest["kept"], "file"),
-        ["salt/modules/tomcat.py", "salt/states/tomcat.py", "salt/modules/nginx.py", "salt/pillar/saltclass.py"]
+        [
+            "salt/modules/tomcat.py",
+            "salt/states/tomcat.py",
+            "salt/modules/nginx.py",
+            "salt/pillar/saltclass.py",
+            "salt/beacons/wtmp.py"
+        ]
     );
     assert_eq!(manifest["kept"][0]["origin"], format!("{SALT} {OLD}-1"));
     assert_eq!(manifest["kept"][0]["licence"], "Apache Software License 2.0");
@@ -171,8 +177,16 @@ fn packed(author: &Author, desk: &Desk) -> PathBuf {
     let bundle = author.directory().join("with-layer.sidle");
     let lower = desk.refused(&REAL, &["--base", text(&base), "--repo", text(&repository), "--key", text(&key)]);
     assert!(lower.contains(&format!("has {SALT} {NEW}-1")) && lower.contains("a lower revision"), "{lower}");
-    let more =
-        ["--base", text(&base), "--revision", "2", "--keep-modules", "tomcat,nginx,saltclass", "--from", text(&old)];
+    let more = [
+        "--base",
+        text(&base),
+        "--revision",
+        "2",
+        "--keep-modules",
+        "tomcat,nginx,saltclass,wtmp",
+        "--from",
+        text(&old),
+    ];
     let to = ["--repo", text(&repository), "--key", text(&key), "--output", text(&bundle)];
     let told = desk.pack(&REAL, &[&more[..], &to[..]].concat()).ok();
     assert!(told.contains("extra") && told.contains("kept"), "{told}");
@@ -199,6 +213,37 @@ fn called(host: &Host, bundle: &Path) {
     }
     let states = call(&["sys.list_state_modules", "tomcat"]);
     assert!(states.contains("- tomcat"), "{states}");
+    without_a_master(host, &configuration, &call);
+}
+
+/// A masterless minion with a pillar and a beacon that 3008 dropped: what 3008 lacks is named, and with the modules the pillar is what it was.
+fn without_a_master(host: &Host, configuration: &Path, call: &dyn Fn(&[&str]) -> String) {
+    let classes = host.path("srv/saltclass");
+    for (path, content) in [
+        ("nodes/layer.yml", "environment: base\nclasses: [web]\n"),
+        ("classes/web.yml", "pillars:\n  port: 8080\n  names: [one, two]\n"),
+    ] {
+        fs::create_dir_all(classes.join(path).parent().unwrap()).unwrap();
+        fs::write(classes.join(path), content).unwrap();
+    }
+    let options = format!(
+        "ext_pillar: [saltclass: [{{path: {}}}]]\nbeacons: {{wtmp: []}}\npillar_mask_output: False\n",
+        text(&classes)
+    );
+    let minion = configuration.join("minion");
+    fs::write(&minion, fs::read_to_string(&minion).unwrap() + &options).unwrap();
+    let pillar = call(&["pillar.items"]);
+    assert!(pillar.contains("8080") && pillar.contains("two"), "{pillar}");
+    let mut call_of_old = Command::new(tree(OLD).join("bin/salt-call"));
+    let old = call_of_old.arg("-c").arg(configuration).args(["--local", "pillar.items"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&old.stdout), pillar, "{old:?}");
+
+    host.sidle(&["test-flip", SALT, &format!("{NEW}-2")]).ok();
+    let lacks = host.sidle(&["rehearse", SALT, &format!("{NEW}-1")]);
+    assert_eq!(lacks.code, Some(1), "{lacks:?}");
+    for part in ["ext_pillar needs the pillar module saltclass", "beacon wtmp needs the beacon wtmp"] {
+        assert!(lacks.stdout.contains(part), "{part}: {lacks:?}");
+    }
 }
 
 #[test]

@@ -12,11 +12,12 @@ use std::fs;
 use std::process::Command;
 
 /// Of each kind one: what brings it back is an extension, or its own file of 3006.
-const GONE: [(&str, &str); 4] = [
+const GONE: [(&str, &str); 5] = [
     ("module", "zabbix.compare_params"),
     ("module", "tomcat.extract_war_version"),
     ("states", "sqlite3.table_present"),
     ("returner", "sqlite3.returner"),
+    ("beacons", "wtmp.beacon"),
 ];
 const EXTRA: &str = "saltext-zabbix==1.0.0";
 
@@ -47,7 +48,7 @@ fn highstate(scene: &Scene) -> Vec<(String, String)> {
 /// A host with a use of each kind.
 fn scene() -> Scene {
     let scene = Scene::idle(&Wanted {
-        options: "tomcat-manager.user: nobody\ntomcat-manager.passwd: nothing\nsqlite3.timeout: 5.0\n",
+        options: "tomcat-manager.user: nobody\ntomcat-manager.passwd: nothing\nsqlite3.timeout: 5.0\nbeacons:\n  wtmp:\n    - interval: 1\n",
         settings: "rehearsal = \"refuse\"\n",
         ..Wanted::of(&LONG_TERM)
     });

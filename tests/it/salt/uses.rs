@@ -2,10 +2,11 @@
 
 use crate::support::eventually;
 use crate::support::minions::LONG_TERM;
-use crate::support::scene::{ID, Scene, Wanted};
-use crate::support::stage::SALT;
-use serde_json::Value;
+use crate::support::scene::{ID, MASTER, Scene, Wanted};
+use crate::support::stage::{SALT, SIDLE};
+use serde_json::{Value, json};
 use std::fs;
+use std::path::Path;
 
 /// A new name is in the file after some seconds; the machine may be busy.
 const COUNTED_SECONDS: u64 = 60;
@@ -59,6 +60,48 @@ fn are_counted(scene: &Scene, called: &[(&str, &str)]) -> Value {
     })
 }
 
+/// The extension's own modules, on this host's minion.
+fn extension(scene: &Scene) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/saltext-sidle/src/saltext/sidle");
+    for kind in ["modules", "states"] {
+        let place = scene.host.path("var/cache/salt/minion/extmods").join(kind);
+        fs::create_dir_all(&place).unwrap();
+        for module in fs::read_dir(source.join(kind)).unwrap().map(|entry| entry.unwrap().path()) {
+            if module.extension().is_some_and(|end| end == "py") && !module.ends_with("__init__.py") {
+                fs::copy(&module, place.join(module.file_name().unwrap())).unwrap();
+            }
+        }
+    }
+    let options = format!("sidle:\n  program: {SIDLE}\n  root: {}\n", scene.host.root().display());
+    fs::write(scene.configuration().join("minion.d/sidle.conf"), options).unwrap();
+}
+
+/// The master says that it is older than the release: the switch and the state are refused at once, and nothing begins; with `report` they are not.
+fn a_release_that_is_newer_than_its_master_is_refused(scene: &Scene, release: &str) {
+    let told = scene.master().call(ID, &["sidle.master_is", "3007.17", "minimum_auth_version=3"]);
+    assert!(told.contains("3007.17") && told.contains("a job"), "{told}");
+    // The scene's own file comes before it.
+    let setting = scene.host.path("etc/sidle/conf.d/zz.toml");
+    fs::write(&setting, "rehearsal = \"refuse\"\n").unwrap();
+    let before = scene.host.sidle(&["--json", "history", SALT]).stdout;
+    for words in [&["switch", SALT, release][..], &["switch", SALT, release, "--dry-run"]] {
+        let refused = scene.host.sidle(&[&["--json"], words].concat());
+        let error = refused.json()["error"].clone();
+        assert_eq!((refused.code, &error["reason"]), (Some(1), &"peers".into()), "{refused:?}");
+        let message = error["message"].to_string();
+        for part in ["runs Salt 3007.17 (by a job of ", "upgrade the master first", "rehearsal = "] {
+            assert!(message.contains(part), "{part}: {message}");
+        }
+    }
+    let state = format!("release={release}");
+    let said = scene.master().call_within("60", ID, &["state.single", "sidle.current", "name=salt-minion", &state]);
+    assert!(said.contains("runs Salt 3007.17") && said.contains("False"), "{said}");
+    assert_eq!(scene.host.sidle(&["--json", "history", SALT]).stdout, before, "nothing has begun");
+    fs::write(&setting, "rehearsal = \"report\"\n").unwrap();
+    scene.host.sidle(&["switch", SALT, release, "--dry-run"]).ok();
+    fs::remove_file(setting).unwrap();
+}
+
 #[test]
 fn what_a_minion_calls_is_counted_in_both_releases_and_refuses_a_release_that_lacks_it() {
     let [old, new] = LONG_TERM;
@@ -77,6 +120,7 @@ fn what_a_minion_calls_is_counted_in_both_releases_and_refuses_a_release_that_la
         fs::write(modules.join(kind).join("ours.py"), text).unwrap();
     }
     scene.master().file("used.sls", "{% set how = 'well' %}\n{{ how }}:\n  test.succeed_with_changes: []\n");
+    extension(&scene);
     scene.run(old);
     work(&scene);
     let counted = are_counted(&scene, &CALLED);
@@ -91,14 +135,17 @@ fn what_a_minion_calls_is_counted_in_both_releases_and_refuses_a_release_that_la
     assert!(shown.contains("counted on 1 day") && shown.contains("ours.go: once, last on "), "{shown}");
 
     let release = format!("{new}-1");
+    a_release_that_is_newer_than_its_master_is_refused(&scene, &release);
     let fits = scene.host.sidle(&["--json", "rehearse", SALT, &release]).json();
+    assert!(fits["peers"].to_string().contains("3007.17") && fits["refuses"] == true, "{fits}");
+    scene.master().call(ID, &["sidle.master_is", MASTER]);
     assert_eq!(fits["blocking"], Value::Array(Vec::new()), "nothing that Salt itself calls counts against a release");
     scene.master().call(ID, &["zabbix.apiinfo_version"]);
     are_counted(&scene, &[("module", "zabbix.apiinfo_version")]);
     let ran = scene.host.sidle(&["--json", "rehearse", SALT, &release]);
     let blocking = ran.json()["blocking"].to_string();
     assert!(ran.code == Some(1) && blocking.contains("zabbix.apiinfo_version once, last on"), "{blocking}");
-    assert!(blocking.contains("saltext-zabbix=="), "{blocking}");
+    assert!(blocking.contains("saltext-zabbix==") && ran.json()["peers"] == json!([]), "{blocking}");
 
     let switched = scene.switch(&[&release, "--mode", "overlap"]);
     assert_eq!(switched.code, Some(0), "rehearsals of a switch are off here: {switched:?}\n{}", scene.logs());

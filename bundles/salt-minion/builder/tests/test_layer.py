@@ -5,7 +5,7 @@ import pathlib
 import tempfile
 import unittest
 
-from builder import extras, guard, kept
+from builder import extras, guard, kept, layer
 from builder.process import Refusal
 
 HASH = "a" * 64
@@ -72,6 +72,46 @@ class TestKept(unittest.TestCase):
         source = (guard.SOURCE / "sidle_release.py").read_text(encoding="utf-8")
         kinds = next(node.value for node in ast.parse(source).body if isinstance(node, ast.Assign) and node.targets[0].id == "KINDS")
         self.assertEqual(kept.FOLDERS, {kind: places[0] for kind, places in ast.literal_eval(kinds).items()})
+
+
+MODULE = {"name": "zebra", "kind": "states", "file": "salt/states/zebra.py", "origin": "salt 1", "licence": None, "sha256": HASH, "shims": []}
+FILES = ("good/__init__.py", "good/part/deep.py", "good-1.0.dist-info/METADATA", "salt/states/zebra.py", "salt/modules/horse.py", "salt/utils/stripes.py",
+         "salt/utils/hoof.py", "salt/utils/files.py", "good/__pycache__/__init__.cpython-311.pyc", "salt/utils/__pycache__/hoof.cpython-311.pyc")
+
+
+class TestBase(unittest.TestCase):
+    """A release that has a layer gets another one."""
+
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.site = tree(directory.name, "base", dict.fromkeys(FILES, ""))
+        zebra = {**MODULE, "helpers": ["salt/utils/stripes.py"]}
+        horse = {**MODULE, "name": "horse", "kind": "module", "file": "salt/modules/horse.py", "helpers": ["salt/utils/hoof.py", "salt/utils/stripes.py"]}
+        files = sorted(name for name in FILES if name.startswith("good") and not name.endswith(".pyc"))
+        good = {"name": "saltext-good", "version": "1.0", "sha256": HASH, "requested": True, "files": files}
+        layer.write(self.site, {"extras": [good], "kept": [zebra, horse]})
+
+    def files(self):
+        """What is there below the packages' directory."""
+        return sorted(str(path.relative_to(self.site)) for path in self.site.rglob("*") if path.is_file())
+
+    def take_off(self, *keep):
+        """Take the base's layer off, to keep these modules anew."""
+        return [module["name"] for module in layer.take_off(self.site, layer.Request([], None, list(keep), None, "salt 2"))]
+
+    def test_extras_go_and_kept_modules_stay(self):
+        """The recipe names the extras; nobody names the kept modules again."""
+        self.assertEqual(self.take_off(), ["zebra", "horse"])
+        self.assertEqual(self.files(), ["salt/modules/horse.py", "salt/states/zebra.py", "salt/utils/__pycache__/hoof.cpython-311.pyc",
+                                        "salt/utils/files.py", "salt/utils/hoof.py", "salt/utils/stripes.py"])
+        self.assertFalse((self.site / "good").exists() or (self.site / "good-1.0.dist-info").exists())
+        self.assertEqual((self.take_off(), layer.read(self.site)), ([], None), "there is no layer any more")
+
+    def test_a_kept_module_that_is_asked_for_again_comes_anew(self):
+        """Its helpers stay where another module needs them."""
+        self.assertEqual(self.take_off("module.horse", "states.zebra2"), ["zebra"])
+        self.assertEqual(self.files(), ["salt/states/zebra.py", "salt/utils/files.py", "salt/utils/stripes.py"])
 
 
 class TestLock(unittest.TestCase):

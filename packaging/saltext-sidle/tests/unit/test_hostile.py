@@ -66,6 +66,7 @@ GOOD = {
     "config.get": [["m1", "m2:4506"], "m1"],
     "grains.item": [{"os_family": "RedHat", "saltversion": "3006.30", "site": "lab"}, {"os_family": "Suse", "saltversion": "3006.30", "site": ["lab", 1]}],
     "sidle.rehearse": [{"code": 0, "notes": ["a module is missing"], "mode": "idle"}, ERROR],
+    "sidle.master_is": [{"code": 0, "master": {"master": "m1"}}, ERROR, "'sidle.master_is' is not available."],
     "sidle.upgrade": [{"code": 0, "notes": [], "mode": "overlap", "release": NEW}, ERROR],
     "sidle.job": [{
         "now": 1_790_000_600.0, "started": 1_789_990_000.0, "master": "m1", "masters": ["m1"], "cache_jobs": False, "log": ["[INFO] Executing command"],
@@ -174,7 +175,7 @@ class Hostile(unittest.TestCase):
     # --- the plan ---------------------------------------------------------------------------------------------------
 
     def planned(self, told):
-        said = {function: self.nonsense.of(self.nonsense.random.choice(GOOD[function])) for function in (*asking.QUESTIONS, "sidle.rehearse", "sidle.upgrade")}
+        said = {function: self.nonsense.of(self.nonsense.random.choice(GOOD[function])) for function in (*asking.QUESTIONS, "sidle.master_is", "sidle.rehearse", "sidle.upgrade")}
         kept = self.nonsense.random.random()
         # Some minions answer nonsense to one question alone, and some are silent: the master has their grains.
         said = {function: answer if self.nonsense.random.random() < kept else GOOD[function][0] for function, answer in said.items()}

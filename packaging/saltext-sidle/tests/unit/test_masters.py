@@ -143,6 +143,32 @@ class Carried(Place):
         self.assertIn("is not sealed with the key of this master", " ".join(report.notes))
         self.assertEqual(agree.heard(there), {})
 
+    def test_a_minion_keeps_what_its_masters_say_of_themselves_and_the_card_says_it_too(self):
+        agree.compare(self.master("m1"), self.ask("m1"), [], ["web1"])
+        kept.tell({"cachedir": self.minion, "master": "m2", "master_uri": "tcp://m2:4506"}, "3007.17", 2, "a plan")
+        place = os.path.join(self.minion, "sidle", "masters")
+        found = {}
+        for name in (name for name in os.listdir(place) if name.endswith(".told")):
+            self.assertEqual(stat.S_IMODE(os.stat(os.path.join(place, name)).st_mode), 0o600)
+            with open(os.path.join(place, name), encoding="utf-8") as file:
+                told = json.load(file)
+            self.assertLess(abs(told.pop("at") - NOW), 3600)
+            found[told["master"]] = told
+        self.assertEqual(found["m2"], {"master": "m2", "version": "3007.17", "minimum_auth_version": 2, "source": "a plan"})
+        self.assertEqual((found["m1"]["minimum_auth_version"], found["m1"]["source"]), (3, "its card"))
+        # Of no use to the other masters, and in nobody's way.
+        self.assertEqual(len(kept.exchange({"cachedir": self.minion, "master": "m3", "master_uri": "tcp://m3:4506"})["cards"]), 1)
+
+    def test_what_is_no_version_is_not_kept_and_a_flood_of_masters_leaves_few_files(self):
+        opts = {"cachedir": self.minion, "master": "m1", "master_uri": "tcp://m1:4506"}
+        for wrong in ((None,), ("",), ("x" * 80,), ("3007\x1b[2J",), (5,), ("3007.17", "3"), ("3007.17", -1), ("3007.17", True), ("3007.17", 1 << 40)):
+            with self.subTest(wrong), self.assertRaises(ValueError):
+                kept.tell(opts, *wrong)
+        self.assertFalse(os.path.exists(os.path.join(self.minion, "sidle")))
+        for number in range(40):
+            kept.tell({**opts, "master_uri": f"tcp://m{number}:4506"}, "3007.17")
+        self.assertEqual(len(os.listdir(os.path.join(self.minion, "sidle", "masters"))), kept.CARDS_MAX)
+
     def test_a_minion_keeps_few_small_cards_for_its_user_alone(self):
         for number in range(40):
             opts = {"cachedir": self.minion, "master": f"m{number}", "master_uri": f"tcp://m{number}:4506"}

@@ -77,6 +77,30 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(found.kinds, ["held", "room"])
         self.assertEqual(judged(host(rehearsal=error("nothing-to-do", "it is current"))).verdict, "go")
 
+    def test_what_the_host_knows_of_this_master_is_said_once_and_of_another_one_as_its_reason(self):
+        older = {**error("failed", "cannot switch salt-minion to 3007.17-1: its master m runs Salt 3006.30 (by a plan of 2026-11-26)"), "mode": None}
+        older["error"]["reason"] = "peers"
+        found = judged(host(rehearsal=older), {"m": Master("3006.30", 3)})
+        self.assertEqual((found.verdict, found.kinds), ("refused", ["master"]))
+        self.assertIn("which is older than 3007.17-1", found.why[0])
+        found = judged(host(rehearsal=older), {"m": Master()})
+        self.assertEqual((found.verdict, found.kinds, found.why), ("refused", ["master"], [older["error"]["message"]]))
+        read = answers.dry_run({"code": 1, **older})
+        self.assertEqual(read["error"]["reason"], "peers")
+
+    def test_what_hosts_use_of_what_the_release_lacks_is_summed_with_the_last_day(self):
+        def lacking(*lines):
+            message = "cannot switch to 3007.17-1: would vanish, and is used here (module): vault.read_secret 12 times"
+            return host(rehearsal=answers.dry_run({"code": 1, "error": {"class": "failed", "reason": "used", "message": message, "lines": list(lines)}}))
+
+        made = planning.make({"a": lacking("module vault.read_secret 2026-11-19"), "b": lacking("module vault.read_secret 2026-11-20", "states zabbix.present 2026-10-01"), "c": host()}, wanted())
+        self.assertEqual([made.hosts[each].verdict for each in "abc"], ["refused", "refused", "go"])
+        self.assertIn("used, and not in the release (module): vault.read_secret: 2 hosts, last on 2026-11-20", made.notes)
+        self.assertIn("used, and not in the release (states): zabbix.present: 1 host, last on 2026-10-01", made.notes)
+        self.assertIn("vault.read_secret: 2 hosts, last on 2026-11-20", table.table(made))
+        again = planning.read(json.loads(json.dumps(planning.write(made))))
+        self.assertEqual(again.hosts["b"].uses, made.hosts["b"].uses)
+
     def test_a_release_that_the_master_would_lock_out_is_refused(self):
         newest = Master("3008.5", 3)
         found = judged(host(), {"m": newest}, wanted("3006.9-1"))

@@ -28,12 +28,24 @@ class Counts(unittest.TestCase):
         }
         made = uses.added("salt-minion", {minion: answers.taken(uses.read, each) for minion, each in found.items()}, [*found, "web5"])
         self.assertEqual((made.hosts, made.enough), (2, 1))
-        self.assertEqual(made.uses[0], {"kind": "module", "name": "vault.read_secret", "hosts": 2, "times": 15, "last": "2026-11-20"})
+        self.assertEqual(made.uses[0], {"kind": "module", "name": "vault.read_secret", "hosts": 2, "times": 15, "last": "2026-11-20", "named": 0})
         self.assertEqual(sorted(itertools.chain(*made.uncounted.values())), ["web3", "web4", "web5"])
         shown = uses.text(made)
         self.assertIn("module vault.read_secret:  2 hosts, 15 times, last on 2026-11-20", shown)
         for part in ("2 hosts have counted what they use, 1 of them", "web3: cannot tell", "web4: it lacks this extension", "web5: it does not answer"):
             self.assertIn(part, shown)
+
+    def test_hosts_without_a_count_say_what_is_named_there_and_it_is_said_which_of_the_two_it_is(self):
+        named = {**told((*VAULT, 0, None), ("states", "zabbix_host.present", 0, None), enough=False), "counted": False, "why": "no guard has counted yet"}
+        logged = {**told((*VAULT, 0, "2026-11-21"), enough=False), "counted": False, "why": "no guard has counted yet"}
+        found = {"web1": told((*VAULT, 12, "2026-11-20")), "web2": named, "web3": logged}
+        made = uses.added("salt-minion", {minion: answers.taken(uses.read, each) for minion, each in found.items()}, found)
+        self.assertEqual((made.hosts, made.enough, made.told, made.uncounted), (1, 1, 2, {"no guard has counted yet": ["web2", "web3"]}))
+        self.assertEqual(made.uses[0], {"kind": "module", "name": "vault.read_secret", "hosts": 1, "times": 12, "last": "2026-11-21", "named": 2})
+        shown = uses.text(made)
+        self.assertIn("vault.read_secret:    1 hosts, 12 times, named, not counted, on 2, last on 2026-11-21", shown)
+        self.assertIn("states zabbix_host.present:  named, not counted, on 1", shown)
+        self.assertIn("2 of them say what their configuration, highstate and log name: more may be used there", shown)
 
     def test_what_no_guard_counts_is_unreadable_and_the_others_go_on(self):
         evil = [

@@ -45,20 +45,9 @@ fn recipe_lines_are_suggested(host: &Host, old: &Path, new: &Path) {
     assert!(refused.code == Some(2) && refused.stderr.contains("cannot read the uses in"), "{refused:?}");
 }
 
-#[test]
-fn a_release_is_rehearsed_by_a_verb_that_names_what_is_lost_and_what_brings_it_back() {
-    let [old, new] = minions::LONG_TERM;
-    let author = minions::author_of(&minions::LONG_TERM);
-    let host = Host::new(&author);
-    host.install(&author.salt(old)).ok();
-    host.sidle(&["test-flip", SALT, &format!("{old}-1")]).ok();
-    let release = format!("{new}-1");
-
-    let absent = host.sidle(&["rehearse", SALT, &release]);
-    assert!(absent.code == Some(1) && absent.stderr.contains("it is not installed"), "{absent:?}");
-    let bundle = author.salt(new);
-    let (bundle_text, page) = (text(&bundle), host.path("page.html"));
-    let by_lists = ["--json", "rehearse", SALT, &release, "--manifest", bundle_text, "--page", text(&page)];
+fn the_lists_alone_name_what_is_lost(host: &Host, release: &str, bundle: &Path) {
+    let (bundle_text, page) = (text(bundle), host.path("page.html"));
+    let by_lists = ["--json", "rehearse", SALT, release, "--manifest", bundle_text, "--page", text(&page)];
     let listed = host.sidle(&by_lists).json();
     assert!(fs::read_to_string(page).unwrap().contains("saltext-vault=="));
     assert_eq!((&listed["compared"], &listed["refuses"]), (&"lists".into(), &false.into()));
@@ -75,7 +64,47 @@ fn a_release_is_rehearsed_by_a_verb_that_names_what_is_lost_and_what_brings_it_b
     );
     assert_eq!(lost(&listed, "states", "tomcat").unwrap()["successor"], Value::Null);
     assert!(lost(&listed, "module", "test").is_none(), "both have it");
+}
 
+/// Nothing has run here yet, so nobody has counted: configuration and log say what they can, and that it is no count.
+fn what_is_named_is_said_where_nobody_has_counted(host: &Host) {
+    let log = host.path("var/log/salt/minion");
+    fs::create_dir_all(log.parent().unwrap()).unwrap();
+    fs::write(log, "[INFO] User root Executing command zabbix.apiinfo_version with jid 20261120091500123456\n")
+        .unwrap();
+    let told = host.sidle(&["--json", "uses", SALT]).json();
+    assert!(told["counted"] == false && told["why"].as_str().unwrap().contains("nothing has run here yet"), "{told}");
+    let of = |kind: &str, name: &str| {
+        let mut all = told["uses"].as_array().unwrap().iter();
+        all.find(|each| each["kind"] == kind && each["name"] == name)
+            .unwrap_or_else(|| panic!("{name}: {told}"))
+            .clone()
+    };
+    let logged = of("module", "zabbix.apiinfo_version");
+    assert_eq!(
+        (&logged["where"][0], &logged["last"], &logged["times"]),
+        (&"log".into(), &"2026-11-20".into(), &0.into())
+    );
+    assert_eq!(of("returner", "mongo_future.returner")["where"][0], "return");
+    let words = host.sidle(&["uses", SALT]).ok();
+    for part in ["not counted: ", "more may be used", "zabbix.apiinfo_version: log, last on 2026-11-20"] {
+        assert!(words.contains(part), "{part}: {words}");
+    }
+}
+
+#[test]
+fn a_release_is_rehearsed_by_a_verb_that_names_what_is_lost_and_what_brings_it_back() {
+    let [old, new] = minions::LONG_TERM;
+    let author = minions::author_of(&minions::LONG_TERM);
+    let host = Host::new(&author);
+    host.install(&author.salt(old)).ok();
+    host.sidle(&["test-flip", SALT, &format!("{old}-1")]).ok();
+    let release = format!("{new}-1");
+
+    let absent = host.sidle(&["rehearse", SALT, &release]);
+    assert!(absent.code == Some(1) && absent.stderr.contains("it is not installed"), "{absent:?}");
+    let bundle = author.salt(new);
+    the_lists_alone_name_what_is_lost(&host, &release, &bundle);
     recipe_lines_are_suggested(&host, &author.salt(old), &bundle);
 
     host.install(&bundle).ok();
@@ -85,8 +114,14 @@ fn a_release_is_rehearsed_by_a_verb_that_names_what_is_lost_and_what_brings_it_b
     fs::create_dir_all(host.path("etc/salt")).unwrap();
     let options = format!("root_dir: {}\nid: one\nmaster: 127.0.0.1\nreturn: mongo_future\n", host.root().display());
     fs::write(host.path("etc/salt/minion"), options).unwrap();
+    what_is_named_is_said_where_nobody_has_counted(&host);
     let ran = host.sidle(&["--json", "rehearse", SALT, &release]);
     let told = ran.json();
+    assert!(told["notes"].to_string().contains("not known: the Salt version of its master 127.0.0.1"), "{told}");
+    assert!(
+        told["notes"].to_string().contains("is named here (module): zabbix.apiinfo_version (log, last on"),
+        "{told}"
+    );
     assert_eq!((ran.code, &told["compared"], &told["refuses"]), (Some(1), &"loaded".into(), &true.into()), "{told}");
     let highstate = &told["highstate"];
     assert_eq!((&highstate["compared"], &highstate["refuses"]), (&"nothing".into(), &false.into()), "{highstate}");

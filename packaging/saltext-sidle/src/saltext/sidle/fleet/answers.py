@@ -39,6 +39,9 @@ MASTERS_MAX = 16
 #: Of the notes of a dry run so many are shown.
 NOTES_MAX = 20
 
+#: The reasons of errors that a plan knows.
+REASONS = ("highstate", "peers", "used")
+
 #: So many states that differ between two releases are kept of a host.
 STATES_MAX = 50
 
@@ -147,7 +150,7 @@ def _claim(told, what):
 
 def _error(told):
     told = table(told, "error")
-    reason = {"reason": "highstate"} if told.get("reason") == "highstate" else {}
+    reason = {"reason": told["reason"]} if told.get("reason") in REASONS else {}
     return {"class": word(told.get("class"), "error: class"), "message": text(told.get("message"), "error: message"), **reason}
 
 
@@ -163,9 +166,9 @@ def order(told):
 
 
 def dry_run(told):
-    """Returns what the dry run of a switch or of an upgrade says: `error`, `notes`, `mode`, `highstate`."""
+    """Returns what the dry run of a switch or of an upgrade says: `error`, `notes`, `mode`, `highstate`, `used`."""
     if isinstance(told, str):
-        return {"error": {"class": "failed", "message": f"the dry run said nothing: {text(told, 'the answer')}"}, "notes": [], "mode": None, "highstate": None}
+        return {"error": {"class": "failed", "message": f"the dry run said nothing: {text(told, 'the answer')}"}, "notes": [], "mode": None, "highstate": None, "used": []}
     known = table(told, "the dry run")
     notes = listed(known.get("notes") or [], "notes", RELEASES_MAX)
     shown = [text(each, "notes") for each in notes[:NOTES_MAX]] + ([f"and {len(notes) - NOTES_MAX} more notes"] if len(notes) > NOTES_MAX else [])
@@ -174,7 +177,16 @@ def dry_run(told):
         "notes": shown,
         "mode": optional(word, known.get("mode"), "mode"),
         "highstate": _highstate(known),
+        "used": _used(known.get("error")),
     }
+
+
+def _used(error):
+    """Returns what the host uses of what the release lacks: each function's kind, name and last day."""
+    if not isinstance(error, dict) or error.get("reason") != "used":
+        return []
+    lines = [text(line, "error: lines").split(" ") for line in listed(error.get("lines") or [], "error: lines", RELEASES_MAX)[:STATES_MAX]]
+    return [line for line in lines if len(line) == 3]
 
 
 def _highstate(known):

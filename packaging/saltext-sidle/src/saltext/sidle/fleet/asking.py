@@ -104,6 +104,7 @@ class Asking:
         for minion in set(ids) - set(masters):
             # It did not say: by the name that the others have for this master.
             masters[minion] = {name: self.masters.this() for name in self.masters.own_names[:1]} or self.masters.of([])
+        self._tell(facts, wanted)
         self._ask_rehearsals(facts, wanted)
         self._ask_installs(facts, wanted)
         return facts, masters
@@ -125,6 +126,14 @@ class Asking:
             # Who is silent was waited for once.
             asked = list(found)
         return found
+
+    def _tell(self, facts, wanted):
+        """Sends each host the version of this master: its own switches, by whomever they are ordered, rest on it."""
+        asked = [minion for minion, known in facts.items() if known["status"]]
+        if asked and is_salt(wanted.package):
+            this = self.masters.this()
+            # An extension of before has no such function: nothing is known there, as before.
+            self.ask(asked, "sidle.master_is", [this.version], {"minimum_auth_version": this.minimum_auth, "source": "a plan"}, read=lambda told: None)
 
     def _ask_dry_run(self, ids, function, arguments, kwarg=None):
         return self.ask(ids, function, arguments, kwarg, seconds=self._dry_run_seconds(), read=answers.dry_run, most=1)

@@ -115,11 +115,11 @@ def make(facts, wanted, masters=None):
         for minion in wave:
             hosts[minion].wave = number
     by_master = {}
-    highstates = list(_highstates(hosts))
+    notes = [*_highstates(hosts), *_uses(hosts)]
     for minion, own in masters.items():
         for pair in own.items():
             by_master.setdefault(pair, []).append(minion)
-    plan = Plan(wanted.package, wanted.release, hosts, waves, wanted.seed, highstates)
+    plan = Plan(wanted.package, wanted.release, hosts, waves, wanted.seed, notes)
     for (name, master), ids in sorted(by_master.items(), key=lambda pair: pair[0][0]):
         plan.masters.append({"name": name, **asdict(master), "hosts": len(ids)})
         plan.notes += _order_of_master(hosts, wanted, name, master, ids)
@@ -136,6 +136,18 @@ def _highstates(hosts):
         yield f"on {_hosts_in_words(count)}: {state}"
     if len(states) > STATES:
         yield f"and {len(states) - STATES} more states that differ: the hosts have them"
+
+
+def _uses(hosts):
+    """Says what hosts use of what the release lacks: on how many, and when last."""
+    found = {}
+    for host in hosts.values():
+        for kind, name, last in host.uses:
+            found.setdefault((kind, name), []).append(last)
+    for (kind, name), days in sorted(found.items(), key=lambda pair: (-len(pair[1]), pair[0]))[:STATES]:
+        yield f"used, and not in the release ({kind}): {name}: {_hosts_in_words(len(days))}, last on {max(days)}"
+    if len(found) > STATES:
+        yield f"and {len(found) - STATES} more functions that are used: the hosts have them"
 
 
 def _hosts_in_words(count):

@@ -31,10 +31,12 @@ class Uses:
     #: Hosts with a count; and those whose count covers so many days that what is not in it is not used.
     hosts: int = 0
     enough: int = 0
-    #: `{kind, name, hosts, times, last}`; the most widely used first.
+    #: `{kind, name, hosts, times, last, named}`; the most widely used first. `last`: None where no day is known.
     uses: "list[dict]" = field(default_factory=list)
     #: Why hosts have no count: their ids by the reason.
     uncounted: "dict[str, list[str]]" = field(default_factory=dict)
+    #: Hosts without a count that say what their configuration, highstate and log name: in `uses`, `named` is how many of them name a function.
+    told: int = 0
     schema: int = SCHEMA
 
 
@@ -47,6 +49,8 @@ def read(told):
     if known.get("error") is not None:
         return {"why": values.text(values.table(known["error"], "error").get("message"), "error: message")}
     found = [values.table(each, "a use") for each in values.listed(known.get("uses"), "uses", USES_MAX)]
+    if known.get("counted") is False:
+        return {"why": values.text(known.get("why"), "why"), "named": [_use(each) for each in found]}
     return {"enough": values.flag(known.get("enough"), "enough"), "uses": [_use(each) for each in found]}
 
 
@@ -54,7 +58,7 @@ def _use(told):
     kind, name, last = told.get("kind"), told.get("name"), told.get("last")
     if not all(isinstance(each, str) and len(each) <= NAME_CHARACTERS and re.fullmatch(r"[\x21-\x7e]+", each) for each in (kind, name)):
         raise answers.Unreadable("the name of a use is no name")
-    if not isinstance(last, str) or not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", last):
+    if last is not None and (not isinstance(last, str) or not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", last)):
         raise answers.Unreadable("the day of a use is no day")
     return kind, name, values.number(told.get("times"), "times"), last
 
@@ -68,16 +72,31 @@ def added(package, found, ids):
             told = {"why": str(told)}
         if "why" in told:
             uses.uncounted.setdefault(told["why"], []).append(minion)
+            uses.told += "named" in told
+            for kind, name, _, last in told.get("named", ()):
+                _entry(sums, kind, name, last)["named"] += 1
             continue
         uses.hosts += 1
         uses.enough += told["enough"]
         for kind, name, times, last in told["uses"]:
-            known = sums.setdefault((kind, name), {"kind": kind, "name": name, "hosts": 0, "times": 0, "last": last})
+            known = _entry(sums, kind, name, last)
             known["hosts"] += 1
             known["times"] += times
-            known["last"] = max(known["last"], last)
-    uses.uses = sorted(sums.values(), key=lambda each: (-each["hosts"], each["kind"], each["name"]))
+    uses.uses = sorted(sums.values(), key=lambda each: (-each["hosts"], -each["named"], each["kind"], each["name"]))
     return uses
+
+
+def _entry(sums, kind, name, last):
+    """Returns the sum of a function, with the last day on any host."""
+    known = sums.setdefault((kind, name), {"kind": kind, "name": name, "hosts": 0, "times": 0, "last": last, "named": 0})
+    known["last"] = max(filter(None, (known["last"], last)), default=None)
+    return known
+
+
+def _words(each):
+    counted = [f"{each['hosts']:,} hosts, {each['times']:,} times"] if each["hosts"] else []
+    named = [f"named, not counted, on {each['named']:,}"] if each["named"] else []
+    return ", ".join([*counted, *named, *([f"last on {each['last']}"] if each["last"] else [])])
 
 
 def text(uses):
@@ -86,7 +105,9 @@ def text(uses):
     for why, ids in sorted(uses.uncounted.items()):
         more = f" and {len(ids) - NAMES:,} more" if len(ids) > NAMES else ""
         lines.append(f"  not counted: {', '.join(ids[:NAMES])}{more}: {why}")
-    rows = [[f"{each['kind']} {each['name']}:", f"{each['hosts']:,} hosts, {each['times']:,} times, last on {each['last']}"] for each in uses.uses]
+    if uses.told:
+        lines.append(f"  {uses.told:,} of them say what their configuration, highstate and log name: more may be used there")
+    rows = [[f"{each['kind']} {each['name']}:", _words(each)] for each in uses.uses]
     return "\n".join(printable(line) for line in [*lines, *(columns(rows) if rows else [])])
 
 

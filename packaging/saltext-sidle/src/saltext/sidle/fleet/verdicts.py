@@ -55,6 +55,8 @@ class HostPlan:
     highstate: "str | None" = None
     #: What differs, by id and function.
     differences: "list[str]" = field(default_factory=list)
+    #: What it uses of what the release lacks: kind, function, and the last day.
+    uses: "list[list[str]]" = field(default_factory=list)
     #: The masters that it listens to, by the names that it has for them.
     masters: "list[str]" = field(default_factory=list)
 
@@ -116,6 +118,7 @@ def judge(host_id, facts, wanted, masters):
         return plan.becomes(THERE, [("there", f"{wanted.release} is current")])
     plan.last_switch = (status.get("last") or {"id": 0})["id"]
     highstate = (facts.get("rehearsal") or {}).get("highstate")
+    plan.uses = (facts.get("rehearsal") or {}).get("used") or []
     if highstate:
         plan.highstate, plan.differences = highstate["found"], highstate["states"]
     plan.lacks = wanted.release not in status.get("installed", [])
@@ -125,16 +128,19 @@ def judge(host_id, facts, wanted, masters):
 
 
 def _refusals(facts, wanted, masters):
-    of_status = list(_of_status(facts, wanted))
+    of_status, of_masters = list(_of_status(facts, wanted)), list(_of_masters(wanted, masters)) if is_salt(wanted.package) else []
     yield from of_status
     for asked in ("rehearsal", "install"):
         error = (facts.get(asked) or {}).get("error")
         # A dry run names the first obstacle only: a hold, a mark or a switch that the status has named already.
         if error and error["class"] != "nothing-to-do" and not (of_status and error["class"] not in ("no-space", "not-trusted")):
-            other = "install" if asked == "install" else "highstate" if error.get("reason") == "highstate" else "rehearsal"
+            is_of_peers = error.get("reason") == "peers"
+            if is_of_peers and of_masters:
+                # The host knows what this plan has told it.
+                continue
+            other = "master" if is_of_peers else "install" if asked == "install" else "highstate" if error.get("reason") == "highstate" else "rehearsal"
             yield CLASSES.get(error["class"], other), error["message"]
-    if is_salt(wanted.package):
-        yield from _of_masters(wanted, masters)
+    yield from of_masters
 
 
 def _of_status(facts, wanted):

@@ -22,6 +22,7 @@ Configuration of the minion, all optional:
       rate: 2M                   # most bytes a second that this host takes of a repository on the file server (salt://)
 """
 
+import contextlib
 import importlib
 import json
 import os
@@ -53,6 +54,14 @@ def __virtual__():
 
 def _sidle():
     return sidle_program.Minion(__opts__, __salt__, __context__)
+
+
+def _hear():
+    """Writes down what the master says of itself in the pillar, where it does (``pillar_opts: True``)."""
+    master = __pillar__.get("master")
+    if isinstance(master, dict) and isinstance(master.get("saltversion"), str):
+        with contextlib.suppress(OSError, ValueError):
+            sidle_cards.tell(__opts__, master["saltversion"], master.get("minimum_auth_version"), "the pillar")
 
 
 def version():
@@ -191,6 +200,7 @@ def switch(package=None, release=None, wait=False, test=None, **options):
 
         salt '*' sidle.switch release=3007.17-1 splay=10m reason='CVE'
     """
+    _hear()
     return _sidle().switch("switch", [_sidle().package(package), release], wait, test, options)
 
 
@@ -203,6 +213,7 @@ def rehearse(package=None, release=None, **options):
 
         salt '*' sidle.rehearse release=3007.17-1
     """
+    _hear()
     return _sidle().run("switch", [_sidle().package(package), release], options, dry_run=True, rehearse=True)
 
 
@@ -220,6 +231,7 @@ def upgrade(source=None, repository=None, rate=None, refetch=None, wait=False, t
 
         salt '*' sidle.upgrade salt-minion@3007.17-1 splay=10m
     """
+    _hear()
     more = {"repository": repository or _sidle().option("repository"), "rate": rate, "refetch": refetch}
     return _sidle().switch("upgrade", [source or _sidle().package()], wait, test, options, **more)
 
@@ -352,3 +364,24 @@ def masters_card(card=None):
         return sidle_cards.exchange(__opts__, card)
     except (OSError, ValueError) as error:
         return _sidle().failed(f"cannot keep the card of {__opts__.get('master')}: {error}", "`salt-run sidle.masters` on that master makes another one")
+
+
+def master_is(version, minimum_auth_version=None, source="a job"):
+    """
+    Writes down the version of the master that asks, with the date: a switch on this host to a release that is newer than its master, or that its master would lock
+    out, is refused. A plan of the runner says this to each minion by itself.
+
+    minimum_auth_version
+        The master's setting of that name [default: not known]
+
+    source
+        Where it comes from, for messages
+
+    .. code-block:: bash
+
+        salt '*' sidle.master_is 3007.17 minimum_auth_version=3
+    """
+    try:
+        return {"code": 0, "master": sidle_cards.tell(__opts__, str(version), minimum_auth_version, str(source)[:40])}
+    except (OSError, ValueError) as error:
+        return _sidle().failed(f"cannot keep the version of {__opts__.get('master')}: {error}", "`salt --versions-report` on the master shows its version")
