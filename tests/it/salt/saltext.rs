@@ -3,6 +3,7 @@
 mod carry;
 mod fleet;
 mod job;
+mod lacking;
 mod masters;
 mod missed;
 mod rollout;
