@@ -289,11 +289,11 @@ impl Store {
             labels.apply(&tree, &approved.manifest)?;
         }
         // The index is made meanwhile: to write files to a disk changes no stat.
-        let look = || index_of(&tree, &approved.manifest, Digest::of(&approved.manifest_bytes));
+        let indexed = || index_of(&tree, &approved.manifest, Digest::of(&approved.manifest_bytes));
         let sync = || make_durable(&tree);
         let (synced, index) = thread::scope(|scope| {
             let syncing = helper(scope, sync);
-            let index = look();
+            let index = indexed();
             let joined = |syncing: ScopedJoinHandle<'_, _>| syncing.join().unwrap_or_else(|panic| resume_unwind(panic));
             (syncing.map_or_else(sync, joined), index)
         });
