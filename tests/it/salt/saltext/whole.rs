@@ -51,6 +51,8 @@ struct Fleet {
     /// The first master's host, as sidle sees it: it trusts the author.
     _own: Host,
     author: Author,
+    /// The bundle of the new release.
+    new: PathBuf,
 }
 
 /// A file that no compressor makes smaller.
@@ -87,7 +89,7 @@ impl Fleet {
     fn new(ids: &[&'static str]) -> Self {
         let author = Author::new();
         let (bare, old) = (author.unguarded("0.9"), author.release("1.0", "good"));
-        author.release_with("1.1", heavy);
+        let new = author.release_with("1.1", heavy);
         author.release("1.2", "good");
         let (place, own) = (tempfile::tempdir().unwrap(), Host::new(&author));
         let pager = place.path().join("call-oncall");
@@ -121,7 +123,7 @@ impl Fleet {
         let ids = ids.iter().copied().chain([HELD]);
         let runs = |id: &str| if id == "bare1" { (&author, &*bare, "0.9-1") } else { (&author, &*old, "1.0-1") };
         let members = ids.map(|id| (id, member(id, runs(id), &masters))).collect();
-        let mut fleet = Self { members, masters, place, _own: own, author };
+        let mut fleet = Self { members, masters, place, _own: own, author, new };
         fleet.host(HELD).sidle(&["hold", DEMO, "--reason", "year's end"]).ok();
         fleet.all_answer(&fleet.masters[0], "test.ping");
         fleet.is_installed();
@@ -377,7 +379,10 @@ fn a_rollout_of_eight_is_killed_twice_and_taken_over_once_and_ends_with_a_page_a
 /// One that was away when all others went: its start is an event, and the reactor takes it up.
 fn is_taken_up_by_the_reactor(fleet: &mut Fleet, absent: &str) {
     let first = &fleet.masters[0];
-    let words = ["sidle.rollout", "*", "1.1-1", "name=r1", "canary=1", "percents=[100]", "source=salt://sidle/repo"];
+    // A bundle for the first wave, a repository for the other one.
+    fs::copy(&fleet.new, first.files().join("sidle/new.sidle")).unwrap();
+    let sources = "source=[salt://sidle/new.sidle, salt://sidle/repo]";
+    let words = ["sidle.rollout", "*", "1.1-1", "name=r1", "canary=1", "percents=[100]", sources];
     let late = first.runner(&[&words[..], &QUICK].concat());
     assert_eq!((&late["status"], &late["counts"]), (&json!("late"), &json!({"done": 1, "offline": 1})), "{late}");
     fleet.members.iter_mut().find(|(id, _)| *id == absent).unwrap().1.minion.start_again();
@@ -387,6 +392,18 @@ fn is_taken_up_by_the_reactor(fleet: &mut Fleet, absent: &str) {
     let last = ended["acts"].as_array().unwrap().last().unwrap();
     assert_eq!((&last["act"], count(&ended, "done")), (&json!(format!("take_up {absent}")), 2), "{ended}");
     assert_eq!(fleet.host(absent).current().as_deref(), Some("1.1-1"));
+    let jobs = fleet.masters[0].runner(&["jobs.list_jobs", "search_function=sidle.install"]);
+    let mut given: Vec<(&Value, &Value)> =
+        jobs.as_object().unwrap().values().map(|job| (&job["Target"][0], &job["Arguments"][0])).collect();
+    given.sort_by_key(|(target, _)| target.as_str());
+    let [(_, bundle), (_, repository)] = given[..] else { panic!("{jobs:#}") };
+    assert_eq!(bundle["source"], "salt://sidle/new.sidle", "{jobs:#}");
+    // A share of 1 MiB a second for each of two.
+    assert_eq!(
+        (&repository["repository"], &repository["rate"]),
+        (&json!("salt://sidle/repo"), &json!(1 << 19)),
+        "{jobs:#}"
+    );
 }
 
 /// Outside of their windows: they wait, and an abort takes that back.
@@ -397,7 +414,17 @@ fn waiting_switches_end_with_an_abort(fleet: &Fleet, ids: [&str; 2]) {
     for id in ids {
         fs::write(fleet.host(id).path("etc/sidle/conf.d/windows.toml"), &window).unwrap();
     }
-    let words = ["sidle.rollout", "web*", "1.2-1", "name=r2", "canary=2", "at_window=True", "source=salt://sidle/repo"];
+    // One of them has just begun.
+    fleet.all_answer(first, "sidle.version");
+    let words = [
+        "sidle.rollout",
+        "web*",
+        "1.2-1",
+        "name=r2",
+        "canary=[web1, web2]",
+        "at_window=True",
+        "source=salt://sidle/repo",
+    ];
     let mut runner = first.salt_run(&[&words[..], &QUICK].concat()).spawn().unwrap();
     until(first, "r2", "both wait for their windows", |record| {
         record["hosts"].as_object().into_iter().flatten().filter(|(_, host)| host["scheduled"] == true).count() == 2
