@@ -87,7 +87,11 @@ fn the_head_that_is_read_alone_is_the_whole_manifest_s_and_no_later_schema_s() {
     // What comes behind the entries counts, and entries are passed over whatever their paths are.
     assert!(matches!(read_text(",\"schema\":1", &entries), Err(ManifestError::Json(_))), "a key that is there twice");
     for path in ["a]],", "]]}", ",\"entries\":[[\"x\""] {
-        assert_eq!(read_text("", &json!([["a", "d", 493], [path, "d", 493]])).unwrap(), read(&good()).unwrap(), "{path}");
+        assert_eq!(
+            read_text("", &json!([["a", "d", 493], [path, "d", 493]])).unwrap(),
+            read(&good()).unwrap(),
+            "{path}"
+        );
     }
     let mut later = good();
     later["schema"] = json!(2);
