@@ -48,7 +48,7 @@ def validate(config):
 
 def beacon(config):
     """Returns the events since the last time."""
-    status = __salt__["sidle.status"]()
+    status = __salt__["sidle.status"](trees=False)
     # A host without sidle, or one whose settings are wrong, has nothing to tell here; the job's return code is not the beacon's.
     __context__.pop("retcode", None)
     if "error" in status:

@@ -78,12 +78,23 @@ def _keys(opts, found):
 
     lists = salt.key.Key(opts).list_keys()
     found.keys = frozenset(state for name, state in KEYS.items() if found.minion in lists.get(name, ()))
-    found.accepted_since = modified(os.path.join(opts["pki_dir"], "minions", found.minion)) if "accepted" in found.keys else None
+    found.accepted_since = accepted(opts, found.minion) if "accepted" in found.keys else None
 
 
 def modified(path):
     try:
         return os.stat(path).st_mtime
+    except OSError:
+        return None
+
+
+def accepted(opts, minion):
+    """
+    Returns when the key of a minion was accepted; None: there is no accepted key. Salt before 3008 renames the file of a pending key, which keeps the time of
+    its content.
+    """
+    try:
+        return os.stat(os.path.join(opts["pki_dir"], "minions", minion)).st_ctime
     except OSError:
         return None
 

@@ -187,7 +187,7 @@ class Master:
         matched = set(asking.resolve(opts, job.tgt.split(",") if job.tgt_type == "list" else job.tgt, job.tgt_type)[0]) if unexpected else ()
         for each in found:
             if "accepted" in each.keys:
-                each.accepted_since = collect.modified(os.path.join(opts["pki_dir"], "minions", each.minion))
+                each.accepted_since = collect.accepted(opts, each.minion)
             each.log = refusals.get(each.minion, [])
             each.matched_now = each.minion in matched if each.minion in unexpected else None
             each.rollouts = [collect.rollout_line(record, each.minion) for record in rollouts if each.minion in record["hosts"]]

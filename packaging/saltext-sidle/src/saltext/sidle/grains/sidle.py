@@ -41,7 +41,7 @@ def sidle():
     found = options.get("program") or shutil.which("sidle") or next(filter(os.path.exists, PLACES), None)
     if not found:
         return {}
-    status = _ask(found, options, "status")
+    status = _ask(found, options, "status", "--no-trees")
     releases = _ask(found, options, "list")
     if status is None or releases is None:
         return {}
@@ -82,8 +82,8 @@ def _marked(releases, instance, mark):
     ]
 
 
-def _ask(program, options, verb):
-    answer = _output([program, "--json", f"--root={options.get('root', '/')}", verb])
+def _ask(program, options, *words):
+    answer = _output([program, "--json", f"--root={options.get('root', '/')}", *words])
     try:
         told = json.loads(answer or "")
     except ValueError:

@@ -75,18 +75,21 @@ def version():
     return _sidle().version()
 
 
-def status(package=None, instance=None):
+def status(package=None, instance=None, trees=True):
     """
     Shows the current, installed and running releases, and the switch under way. Code 4 while a switch is under way.
 
     package
         The package [default: all]
 
+    trees
+        Look at the files of the releases, some ten thousand of each; ``False`` for who asks often
+
     .. code-block:: bash
 
         salt '*' sidle.status
     """
-    return _sidle().run("status", [package], instance=instance)
+    return _sidle().run("status", [package], instance=instance, no_trees=trees is False)
 
 
 def list_(package=None):
