@@ -9,7 +9,7 @@ fn quickstart_tells_the_whole_story_and_leaves_nothing_behind() {
     let place = tempfile::Builder::new().prefix("q").tempdir().unwrap();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/quickstart");
     let output =
-        Command::new(script).env("SIDLE", SIDLE).env("TMPDIR", place.path()).env("JOB_SECONDS", "40").output().unwrap();
+        Command::new(script).env("SIDLE", SIDLE).env("TMPDIR", place.path()).env("JOB_SECONDS", "70").output().unwrap();
     let told = String::from_utf8_lossy(&output.stdout);
     println!("{told}{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success());

@@ -1,11 +1,13 @@
 //! The Salt extension (`packaging/saltext-sidle`): on each Salt, as a wheel and copied into a file root; and below a real master.
 
 mod carry;
+mod causes;
 mod fleet;
 mod job;
 mod lacking;
 mod masters;
 mod missed;
+mod missing;
 mod rollout;
 mod syndic;
 mod whole;

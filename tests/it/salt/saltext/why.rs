@@ -6,78 +6,64 @@ use crate::support::salt::{Master, Minion, START_SECONDS, tree};
 use crate::support::stage::{SIDLE, text};
 use serde_json::{Value, json};
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 /// Commands wait for four seconds here: two, and two more for a minion that does not say that it works on the job.
 const OPTIONS: &str = "timeout: 2\ngather_job_timeout: 2\nsidle: {answer_seconds: 8}\n";
 
-struct Fleet {
-    master: Master,
+pub(super) struct Fleet {
+    pub master: Master,
 }
 
 impl Fleet {
-    fn new() -> Self {
+    /// Below a master of this Salt; `options`: lines of its configuration.
+    pub fn new(version: &str, options: &str) -> Self {
         let runners = source().join("src/saltext/sidle/runners");
-        let master =
-            Master::start_with(&tree("3007.17"), false, &format!("runner_dirs: [{}]\n{OPTIONS}", text(&runners)));
+        let options = format!("runner_dirs: [{}]\n{OPTIONS}{options}", text(&runners));
+        let master = Master::start_with(&tree(version), false, &options);
         copy_into(&master.files());
         Self { master }
     }
 
-    /// A minion with an address of its own: the master tells connections apart by it.
-    fn minion(&self, id: &str, address: &str, level: &str) -> Minion {
+    /// A minion with an address of its own: the master tells connections apart by it. `options`: lines of its configuration.
+    pub fn minion(&self, version: &str, (id, address): (&str, &str), options: &str) -> Minion {
         let own = format!(
             "master: {}\nmaster_port: {}\npublish_port: {}\nsource_address: {address}\n\
-             grains: {{ipv4: [{address}], ipv6: []}}\nlog_level_logfile: {level}\n\
-             rejected_retry: True\nsidle: {{program: {SIDLE}}}\n",
+             grains: {{ipv4: [{address}], ipv6: []}}\n\
+             rejected_retry: True\nsidle: {{program: {SIDLE}}}\n{options}",
             self.master.address,
             self.master.request_port(),
             self.master.publish_port(),
         );
-        Minion::start(&tree("3007.17"), id, &own)
+        Minion::start(&tree(version), id, &own)
     }
 
     /// Empties the job cache: a job that was published while a minion was about to connect may be missed.
-    fn forgets_what_was_published(&self) {
+    pub fn forgets_what_was_published(&self) {
         fs::remove_dir_all(self.master.place().cache.join("jobs")).unwrap();
     }
 
-    fn keys(&self) -> PathBuf {
-        self.master.place().configuration.ancestors().nth(2).unwrap().join("keys")
-    }
-
-    fn answers(&self, id: &str) {
+    pub fn answers(&self, id: &str) {
         eventually(START_SECONDS, "the minion answers", || match self.master.call_within("10", id, &["test.ping"]) {
             answer if answer.contains("True") => Ok(()),
             answer => Err(answer),
         });
     }
 
-    fn has_returned(&self, id: &str, jid: &str) -> bool {
-        let said = self.runner(&["jobs.lookup_jid", jid]);
+    pub fn has_returned(&self, id: &str, jid: &str) -> bool {
+        let said = self.master.runner(&["jobs.lookup_jid", jid]);
         said.get(id).is_some()
     }
 
     /// What the runner answers, as data.
-    fn why(&self, words: &[&str]) -> Value {
-        self.runner(&[&["sidle.why"], words, &["format=data"]].concat())
-    }
-
-    fn runner(&self, words: &[&str]) -> Value {
-        let place = self.master.place();
-        let enter = "import sys\nsys.argv[0] = 'salt-run'\nimport salt.scripts\nsalt.scripts.salt_run()\n";
-        let mut command = Command::new(&place.python);
-        command.args(["-E", "-s", "-B", "-c", enter, "-c"]).arg(place.configuration.parent().unwrap());
-        let output = command.args(["--out", "json", "-l", "error"]).args(words).stdin(Stdio::null()).output().unwrap();
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+    pub fn why(&self, words: &[&str]) -> Value {
+        self.master.runner(&[&["sidle.why"], words, &["format=data"]].concat())
     }
 
     /// Of the job that both minions missed: of one it is sure that the job did not begin there, of the other it is not. A third minion was accepted and
     /// never came, a fourth one waits for a person.
     fn names_all_that_are_missing(&self, killed: &str, missed: &str) {
         for place in ["minions/web8", "minions_pre/web9"] {
-            fs::copy(self.keys().join("minions/web1"), self.keys().join(place)).unwrap();
+            fs::copy(self.master.keys().join("minions/web1"), self.master.keys().join(place)).unwrap();
         }
         let later = self.master.publish("web*", &["test.ping"]);
         for id in ["web1", "web2"] {
@@ -87,7 +73,7 @@ impl Fleet {
                 || if self.has_returned(id, &later) { Ok(()) } else { Err(later.clone()) },
             );
         }
-        let of_all = |words: &[&str]| self.runner(&[&["sidle.missing"], words, &["format=data"]].concat());
+        let of_all = |words: &[&str]| self.master.runner(&[&["sidle.missing"], words, &["format=data"]].concat());
         let causes = |report: &Value| -> Vec<(String, Value)> {
             let groups = report["groups"].as_array().unwrap_or_else(|| panic!("{report:#}")).iter();
             groups.map(|group| (group["cause"].as_str().unwrap().to_owned(), group["minions"].clone())).collect()
@@ -112,7 +98,7 @@ impl Fleet {
             let jobs = report["jobs"].as_array().unwrap_or_else(|| panic!("{report:#}")).iter();
             jobs.map(|job| (job["jid"].clone(), job["cause"].clone(), job["can_run_again"].clone())).collect()
         };
-        let of_one = self.runner(&["sidle.missed", "web1", "format=data", &format!("run=[{missed}]")]);
+        let of_one = self.master.runner(&["sidle.missed", "web1", "format=data", &format!("run=[{missed}]")]);
         // After these come jobs that asked whether it is there again.
         assert_eq!(
             jobs(&of_one)[..2],
@@ -122,7 +108,7 @@ impl Fleet {
         let note = of_one["notes"][0].as_str().unwrap();
         let jid = note.split("as job ").nth(1).expect(note).to_owned();
         eventually(30, "it has returned", || if self.has_returned("web1", &jid) { Ok(()) } else { Err(jid.clone()) });
-        let load = self.runner(&["jobs.list_job", &jid]);
+        let load = self.master.runner(&["jobs.list_job", &jid]);
         assert_eq!((&load["Minions"], &load["Function"]), (&json!(["web1"]), &json!("test.ping")), "{load:#}");
         let twice = of_all(&[missed, "run_again=True"]);
         assert!(twice["notes"].to_string().contains("nobody runs it again"), "{twice:#}");
@@ -137,18 +123,19 @@ impl Fleet {
 
 #[test]
 fn each_minion_that_did_not_return_has_its_cause_and_a_remedy() {
-    let fleet = Fleet::new();
-    let mut web1 = fleet.minion("web1", "127.0.0.11", "info");
-    let mut web2 = fleet.minion("web2", "127.0.0.12", "warning");
+    let fleet = Fleet::new("3007.17", "");
+    let mut web1 = fleet.minion("3007.17", ("web1", "127.0.0.11"), "log_level_logfile: info\n");
+    let mut web2 = fleet.minion("3007.17", ("web2", "127.0.0.12"), "log_level_logfile: warning\n");
     fleet.master.accept("web1");
     eventually(START_SECONDS, "the second key waits", || match fleet.why(&["web2"]) {
         told if told["cause"] == "key-pending" => Ok(()),
         told => Err(told.to_string()),
     });
-    let (waiting, rejected) = (fleet.keys().join("minions_pre/web2"), fleet.keys().join("minions_rejected/web2"));
+    let (waiting, rejected) =
+        (fleet.master.keys().join("minions_pre/web2"), fleet.master.keys().join("minions_rejected/web2"));
     fs::rename(&waiting, &rejected).unwrap();
     fleet.assert_cause(&["web2"], "key-rejected", "rejects the key of web2");
-    fs::rename(&rejected, fleet.keys().join("minions/web2")).unwrap();
+    fs::rename(&rejected, fleet.master.keys().join("minions/web2")).unwrap();
     fleet.assert_cause(&["web3"], "no-key", "has no key of web3");
     for (id, minion) in [("web1", &web1), ("web2", &web2)] {
         minion.healthy();
@@ -189,7 +176,7 @@ fn each_minion_that_did_not_return_has_its_cause_and_a_remedy() {
     let unsure = fleet.why(&["web2", &missed]);
     assert_eq!(unsure["cause"], "restarted", "{unsure:#}");
     assert!(unsure["missing"].to_string().contains("log_level_logfile: info"), "{unsure:#}");
-    let shown = fleet.runner(&["sidle.why", "web1", &missed]);
+    let shown = fleet.master.runner(&["sidle.why", "web1", &missed]);
     let lines: Vec<&str> = shown.as_str().unwrap().lines().collect();
     assert!(lines[0].starts_with("web1 was not connected") && lines.contains(&"Remedy:"), "{shown}");
     fleet.names_all_that_are_missing(&killed, &missed);
