@@ -16,11 +16,11 @@ impl Store {
         let (Some(versions), Some(receipts)) = (self.versions()?, self.receipts()?) else { return Ok(()) };
         let linked = self.linked()?;
         for (name, kind) in versions.entries()? {
-            let release = name.to_str().and_then(|name| name.parse::<Release>().ok());
-            let accounted = release.as_ref().is_some_and(|_| matches!(receipts.stat(&name), Ok(Some(_))));
             // sidle made only entries that are named like a release.
-            let (Some(release), false, FileKind::Directory) = (release, accounted, kind) else { continue };
-            if linked.contains(&release) {
+            let release = name.to_str().and_then(|name| name.parse::<Release>().ok());
+            let (Some(release), FileKind::Directory) = (release, kind) else { continue };
+            // A receipt that cannot be looked at is no missing one: whole releases would be removed.
+            if linked.contains(&release) || receipts.stat(&name)?.is_some() {
                 continue;
             }
             if let Claim::Free(claimed) = claim(&receipts, &release, &versions.child(&name)?, Effect::Apply)? {

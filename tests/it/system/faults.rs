@@ -181,6 +181,26 @@ fn a_repair_takes_every_failed_call() {
     each_fails_once(&|| damaged.copy(), &|_| command.clone(), &|host| is_whole(host, "1.0-1"));
 }
 
+/// A receipt that could not be looked at counted as none: the lock's holder removed the release as a leftover of a crash.
+#[test]
+fn no_failed_look_removes_a_release() {
+    let author = Author::new();
+    let bundle = author.release("1.0", "good");
+    let installed = Host::new(&author);
+    installed.install(&bundle).ok();
+    let command = ["repair", DEMO, "1.0-1", "--from", text(&bundle)];
+    let first = installed.copy();
+    traced(&first, &command, &first.path("trace"), None);
+    let looks = counts(&first.path("trace")).get("newfstatat").copied().unwrap_or_default();
+    assert!(looks > 10, "{looks}");
+    let faults: Vec<String> = (1..=looks).map(|when| format!("newfstatat:error=EACCES:when={when}")).collect();
+    in_parallel(&faults, &|_, fault| {
+        let host = installed.copy();
+        let ran = traced(&host, &command, &host.path("trace"), Some(fault));
+        assert!(host.path("opt/sidle/demo-agent/versions/1.0-1/bin/demo-agent").exists(), "{fault}: {ran:?}");
+    });
+}
+
 #[test]
 fn a_collection_takes_every_failed_call() {
     let author = Author::new();
