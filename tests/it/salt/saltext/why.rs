@@ -6,6 +6,7 @@ use crate::support::salt::{Master, Minion, START_SECONDS, tree};
 use crate::support::stage::{SIDLE, text};
 use serde_json::{Value, json};
 use std::fs;
+use std::path::PathBuf;
 
 /// Commands wait for four seconds here: two, and two more for a minion that does not say that it works on the job.
 const OPTIONS: &str = "timeout: 2\ngather_job_timeout: 2\nsidle: {answer_seconds: 8}\n";
@@ -47,6 +48,14 @@ impl Fleet {
             answer if answer.contains("True") => Ok(()),
             answer => Err(answer),
         });
+    }
+
+    /// The directory of a job in the job cache.
+    pub fn job(&self, jid: &str) -> PathBuf {
+        let jobs = self.master.place().cache.join("jobs");
+        let below = |path: PathBuf| fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+        let is_it = |path: &PathBuf| fs::read_to_string(path.join("jid")).is_ok_and(|text| text == jid);
+        below(jobs).filter(|path| path.is_dir()).flat_map(below).find(is_it).unwrap()
     }
 
     pub fn has_returned(&self, id: &str, jid: &str) -> bool {

@@ -377,7 +377,8 @@ def _told(opts, minion, questions, seconds):
             # Silence and the answer False are told apart only in the whole return.
             answers = client.cmd([minion], function, arguments, timeout=seconds, tgt_type="list", full_return=True)
             answer = answers.get(minion) if isinstance(answers, dict) else None
-            if not isinstance(answer, dict) or "ret" not in answer:
+            # Salt has words of its own for a silent minion ("Minion did not return. [Not connected]").
+            if not isinstance(answer, dict) or "ret" not in answer or answer.get("out") == "no_return":
                 break
             told[function] = answer["ret"]
     return told
