@@ -9,7 +9,7 @@ use std::thread;
 /// Bytes of content between two beginnings. Each of them ends a transaction of the file system's journal, for which writers wait a moment.
 const STEP_BYTES: u64 = 32 << 20;
 
-/// What was written, for the thread that begins.
+/// Counts the bytes that are written; the thread that starts to bring them to the disk waits for the count.
 #[derive(Default)]
 pub(super) struct Writeback {
     state: Mutex<State>,

@@ -47,6 +47,8 @@ SPEC = importlib.util.spec_from_file_location("sidle_lowstate", os.path.join(os.
 lowstate = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(lowstate)
 Reason = lowstate.Reason
+
+
 class Asked:
     """What the environment asks for, and a room in memory for it, which no other process sees."""
 

@@ -16,7 +16,7 @@ REASONS_MAX = 8
 NAME_LENGTH_MAX = 200
 HASH_LENGTH = 24
 ADDRESS = re.compile("0x[0-9a-f]{6,}")
-# What names a state, and is told in words, and what is about the order alone.
+# Not compared: the words that name a state, which the report has by themselves, and its place in the order.
 NOT_COMPARED = ("fun", "order", "prerequired", "state")
 # What Salt says of a template that it cannot render; the rest of its text may hold what it renders.
 SAYINGS = (

@@ -207,8 +207,8 @@ impl Dir {
         Ok(())
     }
 
-    /// Lets the system write what it holds of this file system, and promises nothing: an error is left to `sync_filesystem`, which sees it, too,
-    /// because it asks through another open file.
+    /// Lets the system write what it holds of this file system, and promises nothing: an error is left to `sync_filesystem`, which sees it, too. The
+    /// kernel reports an error once to each open file that was there before it: this one is opened anew, and that one is this directory's own.
     pub fn begin_to_sync_filesystem(&self) {
         let _ = self.lock_fd().map(rustix::fs::syncfs);
     }

@@ -32,6 +32,17 @@ def __virtual__():
     return __virtualname__
 
 
+def _answered(work):
+    """Gives what a function answers; a failure is told with the return code."""
+    try:
+        answer = work()
+    except rollouts.ERRORS as error:
+        answer = rollouts.failed(error)
+    if answer.get("retcode"):
+        __context__["retcode"] = 1
+    return answer
+
+
 def install_fleet(tgt="*", tgt_type="glob", minutes=5, interval=15, repository=None, test=False):
     """
     Checks what a fleet needs, and writes what is missing: the modules of minions in the file root of this master, its schedule (``sidle.go_on``), its reactor
@@ -59,13 +70,7 @@ def install_fleet(tgt="*", tgt_type="glob", minutes=5, interval=15, repository=N
         salt-run sidle.install_fleet 'web*' repository=https://repo.example/sidle
     """
     own = rollouts.Rollouts(__opts__)
-    try:
-        answer = installing.Installing(__opts__, own.ask, test is True).run((tgt, tgt_type), minutes, interval, repository)
-    except rollouts.ERRORS as error:
-        answer = rollouts.failed(error)
-    if answer.get("retcode"):
-        __context__["retcode"] = 1
-    return answer
+    return _answered(lambda: installing.Installing(__opts__, own.ask, test is True).run((tgt, tgt_type), minutes, interval, repository))
 
 
 def report(name):
@@ -77,10 +82,4 @@ def report(name):
 
         salt-run sidle.report salt-minion-3007.17-1-20261124-091200
     """
-    try:
-        answer = rollouts.Rollouts(__opts__).report(str(name))
-    except rollouts.ERRORS as error:
-        answer = rollouts.failed(error)
-    if answer.get("retcode"):
-        __context__["retcode"] = 1
-    return answer
+    return _answered(lambda: rollouts.Rollouts(__opts__).report(str(name)))
