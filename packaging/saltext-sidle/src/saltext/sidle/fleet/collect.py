@@ -164,15 +164,7 @@ def _readable(answer):
 def _return(told, at):
     said = told.get("return") if isinstance(told, dict) else told
     failed = isinstance(told, dict) and (bool(told.get("retcode")) or told.get("success") is False)
-    return facts.Return(at, failed, _shown(said))
-
-
-def _shown(said):
-    """Returns the beginning of what a minion said, whatever it is."""
-    try:
-        return values.text(said if isinstance(said, str) else str(said))
-    except (RecursionError, ValueError):
-        return f"a value of type {type(said).__name__}"
+    return facts.Return(at, failed, values.shown(said))
 
 
 def _newest_without_return(opts, cache, minion):
@@ -309,7 +301,7 @@ def refusals(opts, ids):
 
 def rollout_line(record, minion):
     host = record["hosts"][minion]
-    return f"{record['id']} to {record['release']}, {record['status']}: {minion} is {host['state']}" + (f": {_shown(host['text'])}" if host.get("text") else "")
+    return f"{record['id']} to {record['release']}, {record['status']}: {minion} is {host['state']}" + (f": {values.shown(host['text'])}" if host.get("text") else "")
 
 
 # --- what the minion says ------------------------------------------------------------------------------------------------
@@ -358,13 +350,13 @@ def said(found, told, matcher):
         else:
             found.own_lack, found.own = known.pop("error", None), known
     else:
-        found.own_lack = f"it has no function sidle.job of this release ({_shown(own)}): `salt {found.minion} saltutil.sync_modules`"
+        found.own_lack = f"it has no function sidle.job of this release ({values.shown(own)}): `salt {found.minion} saltutil.sync_modules`"
     matched = told.get(matcher) if matcher else None
     if isinstance(matched, bool):
         found.matches = matched
     elif matcher:
         # The end of a traceback says what it is about.
-        found.match_error = _shown(matched[-SHOWN_CHARACTERS:] if isinstance(matched, str) else matched)
+        found.match_error = values.shown(matched[-SHOWN_CHARACTERS:] if isinstance(matched, str) else matched)
 
 
 def _told(opts, minion, questions, seconds):

@@ -4,6 +4,7 @@ The values in what minions say, each read by its kind: text on one line, cut at 
 """
 
 import re
+import reprlib
 from datetime import datetime, timezone
 
 from . import names
@@ -19,6 +20,12 @@ CUT = " … (cut)"
 
 #: The largest whole number that each reader of JSON keeps.
 NUMBER_MAX = 2**53
+
+#: Writes out the beginning of a value.
+BEGINNING = reprlib.Repr()
+BEGINNING.maxlevel = 6
+BEGINNING.maxdict = BEGINNING.maxlist = BEGINNING.maxtuple = BEGINNING.maxset = BEGINNING.maxfrozenset = 20
+BEGINNING.maxstring = BEGINNING.maxlong = BEGINNING.maxother = TEXT_CHARACTERS
 
 #: A time of day, in seconds since 1970: two centuries from now. Later ones have no date.
 SECONDS_MAX = 2**33
@@ -39,6 +46,14 @@ def text(told, what="it", limit=TEXT_CHARACTERS):
     words = " ".join(told[: 4 * limit].split())
     plain = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in words)
     return plain if len(plain) <= limit and len(told) <= 4 * limit else plain[: limit - len(CUT)] + CUT
+
+
+def shown(said):
+    """Returns the beginning of what a minion said, whatever it is: of a large return no more is written out than is shown."""
+    try:
+        return text(said if isinstance(said, str) else BEGINNING.repr(said))
+    except ValueError:
+        return f"a value of type {type(said).__name__}"
 
 
 def line(told, what="it"):
