@@ -74,7 +74,7 @@ fn a_package_becomes_a_release(kind: Kind) {
         master.address
     );
     fs::write(etc.join("minion"), own).unwrap();
-    fs::write(host.path("etc/sidle/conf.d/salt.toml"), "probation = \"2s\"\n").unwrap();
+    fs::write(host.path("etc/sidle/conf.d/salt.toml"), "start_timeout = \"180s\"\nprobation = \"2s\"\n").unwrap();
     host.install(&bundle(&author, SALT)).ok();
     salt_pip_stays_outside(&host, SALT, &["bin/salt-pip", "salt-pip"]);
     let _supervisor = host.supervise_instance(SALT);
