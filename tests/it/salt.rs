@@ -18,6 +18,7 @@ mod quickstart;
 mod rehearsal;
 mod salt_ssh;
 mod saltext;
+mod sources;
 mod stream;
 mod tryout;
 mod upstream;

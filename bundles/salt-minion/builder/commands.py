@@ -1,5 +1,6 @@
 """Write the programs in a tree's bin/: they find their own tree, wherever it is."""
 
+import os
 import re
 
 from .process import say
@@ -22,7 +23,8 @@ from salt.scripts import {function}
 
 sys.exit({function}())
 """
-# salt-pip refuses to work outside Salt's own bundle, which it knows by sys.RELENV.
+# salt-pip refuses to work outside Salt's own bundle, which it knows by sys.RELENV. That of Salt 3006.9 does not look
+# at SALT_EXTRAS_DIR: it installs into a directory of that bundle.
 SALT_PIP = """\
 import os
 import pathlib
@@ -30,8 +32,15 @@ import sys
 
 import _sidle_extras
 
+
+class Tree(type(pathlib.Path())):
+    def __truediv__(self, name):
+        is_extras = str(name).startswith("extras-")
+        return pathlib.Path(_sidle_extras.directory()) if is_extras else super().__truediv__(name)
+
+
 os.environ["SALT_EXTRAS_DIR"] = _sidle_extras.directory()
-sys.RELENV = pathlib.Path(sys.prefix)
+sys.RELENV = Tree(sys.prefix)
 
 from salt.scripts import salt_pip
 
@@ -42,6 +51,7 @@ sys.exit(salt_pip())
 # only one.
 EXTRAS = """\
 import os
+import site
 import sys
 
 
@@ -53,7 +63,25 @@ def directory():
 def prefer():
     if directory() not in sys.path:
         sys.path.insert(0, directory())
+
+
+def prefer_after(hook):
+    def customize():
+        hook()
+        prefer()
+
+    return customize
+
+
+def start():
+    prefer()
+    # The Python of Salt's own bundle drops, as the last step of its start, what lies outside of it.
+    if hasattr(sys, "RELENV"):
+        site.execsitecustomize = prefer_after(site.execsitecustomize)
 """
+# Read in the order of their names; this one, after the one by which that Python starts its hook.
+EXTRAS_LOADER, EXTRAS_LOADER_OF_RELENV = "_sidle_extras.pth", "sidle_extras.pth"
+RELENV = "relenv.pth"
 PROGRAMS = {
     "salt-call": ENTRY.format(function="salt_call"),
     "salt-minion": ENTRY.format(function="salt_minion"),
@@ -75,14 +103,17 @@ SYSPATHS_LEFT_AT_DEFAULT = [
 ]
 
 
-def write(tree, paths, has_extras):
-    """Write what is missing of the programs; `paths` names Salt's directories, if given."""
+def write(tree, paths):
+    """Write what is missing of the programs, and salt-pip anew; `paths` names Salt's directories, if given."""
     programs = tree / "bin"
-    if not has_extras:
-        write_extras(tree, paths or "salt/minion")
+    write_extras(tree, paths or "salt/minion")
+    # A bundle's own installs into the bundle.
+    for own in (programs / "salt-pip", tree / "salt-pip"):
+        if own.exists() or own.is_symlink():
+            own.unlink()
+            if own.parent == tree:
+                os.symlink("bin/salt-pip", own)
     for name, text in PROGRAMS.items():
-        if has_extras and name == "salt-pip":
-            text = ENTRY.format(function="salt_pip")
         if not (programs / name).exists():
             (programs / name).write_text(HEADER + text, encoding="utf-8")
             (programs / name).chmod(0o755)
@@ -94,7 +125,8 @@ def write_extras(tree, home):
     """Let the tree's Python find what `salt-pip` installs, before its own packages."""
     for site in sorted(tree.glob("lib*/python3*/*-packages")):
         (site / "_sidle_extras.py").write_text(EXTRAS.format(home=home), encoding="utf-8")
-        (site / "_sidle_extras.pth").write_text("import _sidle_extras; _sidle_extras.prefer()\n", encoding="utf-8")
+        loader = EXTRAS_LOADER_OF_RELENV if (site / RELENV).exists() else EXTRAS_LOADER
+        (site / loader).write_text("import _sidle_extras; _sidle_extras.start()\n", encoding="utf-8")
 
 
 def write_syspaths(tree, name):

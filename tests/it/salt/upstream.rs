@@ -11,8 +11,10 @@ use std::path::Path;
 use std::process::Command;
 
 /// What the package brings, and what sidle runs: Salt for the same minor version of Python.
-const OLD: &str = "3007.17";
+pub(super) const OLD: &str = "3007.17";
 const NEW: &str = "3008.5";
+/// What the package is downgraded to.
+const OLDER: &str = "3006.30";
 
 /// What Salt's packages are built in, and run in.
 const SUITE: &str = "bookworm+bash-completion+dctrl-tools+debhelper+dh-exec+rpm";
@@ -40,24 +42,28 @@ def versions():
 enum Layout {
     /// In the package's own tree.
     Legacy,
-    /// In a directory that `/etc/default/salt-setup` names, for the scriptlets and for the unit.
-    Hardened,
+    /// In a directory that this file names, for the scriptlets and for the unit.
+    Hardened(&'static str),
 }
+
+/// Where the scriptlets of a deb look, and those of each kind.
+const DEFAULT: &str = "etc/default/salt-setup";
+const SYSCONFIG: &str = "etc/sysconfig/salt-minion-setup";
 
 impl Layout {
     /// Where salt-pip installs for the package's minion.
     fn extras(self) -> &'static str {
         match self {
             Self::Legacy => "opt/saltstack/salt/extras-3.11",
-            Self::Hardened => "srv/extras",
+            Self::Hardened(_) => "srv/extras",
         }
     }
 }
 
 /// The packages of a minion: one for all daemons, one for the minion.
-fn packages(kind: Kind) -> Vec<std::path::PathBuf> {
-    let tree = packaged_tree(OLD);
-    let sdist = tree.ancestors().nth(2).unwrap().join(format!("build/salt-{OLD}-sdist/salt-{OLD}.tar.gz"));
+pub(super) fn packages(kind: Kind, version: &str) -> Vec<std::path::PathBuf> {
+    let tree = packaged_tree(version);
+    let sdist = tree.ancestors().nth(2).unwrap().join(format!("build/salt-{version}-sdist/salt-{version}.tar.gz"));
     let root = archive(SUITE);
     let arguments = [kind.name(), text(&tree), text(&sdist), text(&root)];
     let directory = script("tests/it/support/packaged/upstream", &arguments);
@@ -72,12 +78,14 @@ fn host(kind: Kind, layout: Layout) -> PackagedHost {
     let maker = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/packaged/wheels.py");
     let made = Command::new(python).arg("-B").arg(maker).args([tree(NEW), host.outside()]).status().unwrap();
     assert!(made.success());
-    if layout == Layout::Hardened {
+    if let Layout::Hardened(file) = layout {
         let setup = format!("SALT_ONEDIR_HARDEN=1\nSALT_EXTRAS_DIR=/{}\n", layout.extras());
-        fs::write(host.machine.path("etc/default/salt-setup"), setup).unwrap();
+        let path = host.machine.path(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, setup).unwrap();
         let drop_ins = host.machine.path("etc/systemd/system").join(format!("{UNIT}.d"));
         fs::create_dir_all(&drop_ins).unwrap();
-        fs::write(drop_ins.join("setup.conf"), "[Service]\nEnvironmentFile=/etc/default/salt-setup\n").unwrap();
+        fs::write(drop_ins.join("setup.conf"), format!("[Service]\nEnvironmentFile=/{file}\n")).unwrap();
     }
     install(&host);
     host.machine.inside(&["systemctl", "enable", "--now", UNIT]);
@@ -88,19 +96,24 @@ fn host(kind: Kind, layout: Layout) -> PackagedHost {
 
 /// Installs the packages, as their own tools do.
 fn install(host: &PackagedHost) {
-    let mut words = match host.kind {
-        Kind::Deb => vec!["env", "DEBIAN_FRONTEND=noninteractive", "dpkg", "-i"],
-        Kind::Rpm => vec!["rpm", "-U", "--nodeps"],
+    let words: &[&str] = match host.kind {
+        Kind::Deb => &["env", "DEBIAN_FRONTEND=noninteractive", "dpkg", "-i"],
+        Kind::Rpm => &["rpm", "-U", "--nodeps"],
     };
-    let inside: Vec<String> = packages(host.kind)
+    println!("{}", install_with(host, words, OLD));
+}
+
+/// The same of a version, with these words before the files.
+fn install_with(host: &PackagedHost, words: &[&str], version: &str) -> String {
+    let inside: Vec<String> = packages(host.kind, version)
         .iter()
         .map(|package| {
             fs::copy(package, host.outside().join(package.file_name().unwrap())).unwrap();
             PackagedHost::inside(text(package))
         })
         .collect();
-    words.extend(inside.iter().map(String::as_str));
-    println!("{}", host.machine.inside(&words));
+    let files = inside.iter().map(String::as_str);
+    host.machine.inside(&words.iter().copied().chain(files).collect::<Vec<_>>())
 }
 
 /// Installs packages with the salt-pip that is first in the search path.
@@ -172,11 +185,9 @@ fn an_rpm_of_salts_own_is_adopted_with_its_extras_and_given_back_with_a_new_one(
 
 /// The hook in the Python of Salt's packages hides what lies outside of its tree, so that the packaged minion finds nothing in the directory that
 /// its own scriptlets made. The release finds it there, and so does its salt-pip.
-#[test]
-#[ignore = "`scripts/test --long`: builds Salt's own packages, of 170 MB each"]
-fn a_hardened_deb_of_salts_own_shares_the_directory_that_its_unit_names() {
-    let host = host(Kind::Deb, Layout::Hardened);
-    let extras = host.machine.path(Layout::Hardened.extras());
+fn hardened_packages_share_the_directory_that_the_unit_names(kind: Kind, file: &'static str) {
+    let host = host(kind, Layout::Hardened(file));
+    let extras = host.machine.path(Layout::Hardened(file).extras());
     salt_pip(&host, &["SALT_EXTRAS_DIR=/srv/extras"], &["site_pure", "site_compiled"]);
     assert!(extras.join("site_pure").exists());
     host.machine.inside(&["systemctl", "restart", UNIT]);
@@ -193,4 +204,77 @@ fn a_hardened_deb_of_salts_own_shares_the_directory_that_its_unit_names() {
     for extra in ["site_pure", "site_compiled", "site_fourth"] {
         assert!(extras.join(extra).exists(), "{extra}");
     }
+}
+
+#[test]
+#[ignore = "`scripts/test --long`: builds Salt's own packages, of 170 MB each"]
+fn a_hardened_deb_of_salts_own_shares_the_directory_that_its_unit_names() {
+    hardened_packages_share_the_directory_that_the_unit_names(Kind::Deb, DEFAULT);
+}
+
+#[test]
+#[ignore = "`scripts/test --long`: builds Salt's own packages, of 170 MB each"]
+fn a_hardened_deb_of_salts_own_with_the_setup_of_an_rpm_shares_it_too() {
+    hardened_packages_share_the_directory_that_the_unit_names(Kind::Deb, SYSCONFIG);
+}
+
+#[test]
+#[ignore = "`scripts/test --long`: builds Salt's own packages, of 170 MB each"]
+fn a_hardened_rpm_of_salts_own_shares_the_directory_that_its_unit_names() {
+    hardened_packages_share_the_directory_that_the_unit_names(Kind::Rpm, SYSCONFIG);
+}
+
+/// What the package manager does to an adopted host with the scriptlets of Salt's own packages: each step leaves the minion of sidle as it is.
+fn package_managers_change_nothing(kind: Kind) {
+    let host = host(kind, Layout::Legacy);
+    host.adopt();
+    host.answers(NEW);
+    let agent = host.machine.agent().expect("it runs");
+    let goes_on = |what: &str, state: [&str; 2]| {
+        let status = host.machine.status();
+        assert_eq!(host.machine.agent(), Some(agent), "{what}: {status}\n{}", host.logs());
+        assert!(status["switch"].is_null(), "{what}: {status}");
+        assert!(host.version().contains(NEW), "{what}: {}", host.logs());
+        assert_eq!((host.minions(), host.state()), (1, state.map(str::to_owned)), "{what}");
+    };
+    for (what, version) in [("downgrade", OLDER), ("upgrade", OLD), ("reinstall", OLD)] {
+        let words: &[&str] = match kind {
+            Kind::Deb => &["env", "DEBIAN_FRONTEND=noninteractive", "dpkg", "-i"],
+            Kind::Rpm => &["rpm", "-U", "--nodeps", "--force", "--oldpackage"],
+        };
+        println!("{what}: {}", install_with(&host, words, version));
+        goes_on(what, ["active", "enabled"]);
+    }
+    let removal: &[&str] = match kind {
+        Kind::Deb => &["dpkg", "-r", SALT, "salt-common"],
+        Kind::Rpm => &["rpm", "-e", SALT, "salt"],
+    };
+    println!("removal: {}", host.machine.inside(removal));
+    println!("left: {:?} {}", host.state(), host.machine.status());
+    assert_eq!(host.machine.agent(), Some(agent), "removal: {}", host.logs());
+    assert!(host.version().contains(NEW), "removal: {}", host.logs());
+    assert_eq!(host.minions(), 1);
+    for kept in ["etc/salt/minion.d/test.conf", "etc/salt/pki/minion/minion.pem"] {
+        assert!(host.machine.path(kept).exists(), "{kept}");
+    }
+    assert!(host.machine.inside(&["getent", "passwd", "salt"]).contains("salt"));
+    let refused = host.machine.try_inside(&["sidle", "unadopt", SALT]);
+    assert!(!refused.0 && refused.1.contains("install the package again"), "{refused:?}");
+    install(&host);
+    goes_on("installed again", ["active", "enabled"]);
+    println!("{}", host.machine.inside(&["sidle", "unadopt", SALT]));
+    host.answers(OLD);
+    assert_eq!((host.minions(), host.state()), (1, ["active", "enabled"].map(str::to_owned)));
+}
+
+#[test]
+#[ignore = "`scripts/test --long`: builds Salt's own packages, of 170 MB each"]
+fn a_deb_of_salts_own_is_downgraded_upgraded_and_removed_under_an_adopted_minion() {
+    package_managers_change_nothing(Kind::Deb);
+}
+
+#[test]
+#[ignore = "`scripts/test --long`: builds Salt's own packages, of 170 MB each"]
+fn an_rpm_of_salts_own_is_downgraded_upgraded_and_removed_under_an_adopted_minion() {
+    package_managers_change_nothing(Kind::Rpm);
 }

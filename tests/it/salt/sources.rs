@@ -1,0 +1,118 @@
+//! A release out of what a site has already: the file of Salt's own deb or rpm, or of Uyuni's. Nothing of the package is installed.
+
+use super::upstream::{OLD, packages};
+use crate::support::leftovers;
+use crate::support::packages::{Kind, script};
+use crate::support::salt::{Master, packaged_tree, tree};
+use crate::support::scene::{ID, MASTER};
+use crate::support::stage::{Author, Host, Ran, SALT, VENV_SALT, sidle, text};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Packs a release from a source, with the project's own recipe.
+fn pack(author: &Author, package: &str, source: &Path) -> Ran {
+    let recipe = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("bundles/salt-minion/{package}.toml"));
+    let (key, repository, bundle) = (author.key(), author.repository(), bundle(author, package));
+    let kept = tree(OLD).ancestors().nth(2).unwrap().join("build");
+    let what = ["pack", text(&recipe), "--version", OLD, "--source", text(source), "--level", "1"];
+    let to = ["--repo", text(&repository), "--key", text(&key), "--output", text(&bundle)];
+    sidle(&[&what[..], &to[..]].concat(), &[("SIDLE_CACHE", text(&kept))])
+}
+
+fn bundle(author: &Author, package: &str) -> PathBuf {
+    author.directory().join(format!("{package}.sidle"))
+}
+
+/// The release's own salt-pip, by each name that the package had for it, installs into the site's directory; the release stays as it is signed.
+fn salt_pip_stays_outside(host: &Host, package: &str, programs: &[&str]) {
+    let wheels = host.path("wheels");
+    fs::create_dir(&wheels).unwrap();
+    let maker = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/packaged/wheels.py");
+    let made = Command::new(tree(OLD).join("bin/python3")).arg("-B").arg(maker).arg(tree(OLD)).arg(&wheels).status();
+    assert!(made.unwrap().success());
+    let release = host.path("opt/sidle").join(package).join("versions").join(format!("{OLD}-1"));
+    for (program, name) in programs.iter().zip(["site_pure", "site_fourth"]) {
+        let extras = host.path("srv/extras");
+        let salted = |program: &str| {
+            let mut command = Command::new(release.join(program));
+            command.env("SALT_EXTRAS_DIR", &extras).env("HOME", host.root());
+            command
+        };
+        let pip = ["install", "--no-index", "--find-links", text(&wheels), name];
+        let ran = salted(program).args(pip).output().unwrap();
+        assert!(ran.status.success(), "{program}: {}", String::from_utf8_lossy(&ran.stderr));
+        let import = format!("import {name}; print({name}.__file__)");
+        let ran = salted("bin/python3").args(["-s", "-B", "-c", &import]).output().unwrap();
+        let found = String::from_utf8_lossy(&ran.stdout).into_owned();
+        assert!(found.starts_with(text(&extras)), "{found} {}", String::from_utf8_lossy(&ran.stderr));
+    }
+    host.sidle(&["verify", package, "--full"]).ok();
+    let inside = fs::read_dir(release).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(inside.filter(|name| name.starts_with("extras")).count(), 0);
+}
+
+/// The release that is packed from a file answers a master, and takes packages beside it.
+fn a_package_becomes_a_release(kind: Kind) {
+    let (author, files) = (Author::new(), packages(kind, OLD));
+    let named = |start: &str| files.iter().find(|file| file.file_name().unwrap().to_str().unwrap().starts_with(start));
+    let units = pack(&author, SALT, named("salt-minion").unwrap());
+    assert_eq!(units.code, Some(1), "{units:?}");
+    assert!(units.stderr.contains("it holds no Salt with a Python of its own"), "{units:?}");
+    let whole = if kind == Kind::Deb { named("salt-common") } else { named("salt-3") };
+    let told = pack(&author, SALT, whole.unwrap());
+    assert!(format!("{}{}", told.stdout, told.stderr).contains("needs glibc"), "{told:?}");
+    told.ok();
+
+    let (host, master) = (Host::new(&author), Master::start(&tree(MASTER), true));
+    let etc = host.path("etc/salt");
+    fs::create_dir_all(&etc).unwrap();
+    let (root, port) = (host.root(), master.request_port());
+    let own = format!(
+        "root_dir: {}\nmaster: {}\nmaster_port: {port}\nid: {ID}\nuser: root\n",
+        root.display(),
+        master.address
+    );
+    fs::write(etc.join("minion"), own).unwrap();
+    fs::write(host.path("etc/sidle/conf.d/salt.toml"), "start_timeout = \"180s\"\nprobation = \"2s\"\n").unwrap();
+    host.install(&bundle(&author, SALT)).ok();
+    salt_pip_stays_outside(&host, SALT, &["bin/salt-pip", "salt-pip"]);
+    let _supervisor = host.supervise_instance(SALT);
+    host.sidle(&["switch", SALT]).ok();
+    assert!(master.call(ID, &["test.ping"]).contains("True"));
+    assert!(master.call(ID, &["test.version"]).contains(OLD));
+    // The guard is armed: the way to the same release is an overlap.
+    host.sidle(&["restart", SALT, "--mode", "overlap"]).ok();
+    assert!(master.call(ID, &["test.ping"]).contains("True"));
+    leftovers::kill(&host.root());
+}
+
+#[test]
+#[ignore = "`scripts/test --long`: builds Salt's own packages, of 170 MB each"]
+fn the_file_of_a_deb_of_salts_own_becomes_a_release() {
+    a_package_becomes_a_release(Kind::Deb);
+}
+
+#[test]
+#[ignore = "`scripts/test --long`: builds Salt's own packages, of 170 MB each"]
+fn the_file_of_an_rpm_of_salts_own_becomes_a_release() {
+    a_package_becomes_a_release(Kind::Rpm);
+}
+
+/// Its wrappers and the first lines of its programs name /usr/lib/venv-salt-minion, where nothing is on this host.
+#[test]
+#[ignore = "`scripts/test --long`: packs a release out of a package"]
+fn the_file_of_a_deb_that_is_laid_out_as_uyunis_becomes_a_release() {
+    let author = Author::new();
+    let made = script("tests/it/support/packaged/venv", &[text(&packaged_tree(OLD)), OLD, text(author.directory())]);
+    pack(&author, VENV_SALT, Path::new(&made)).ok();
+    let host = Host::new(&author);
+    host.install(&bundle(&author, VENV_SALT)).ok();
+    salt_pip_stays_outside(&host, VENV_SALT, &["bin/salt-pip"]);
+    let etc = host.path("etc/venv-salt-minion");
+    fs::create_dir_all(&etc).unwrap();
+    fs::write(etc.join("minion"), format!("root_dir: {}\nid: {ID}\n", host.root().display())).unwrap();
+    let call =
+        ["run", VENV_SALT, "venv-salt-call", "--release", &format!("{OLD}-1"), "--", "-c", text(&etc), "--local"];
+    assert!(host.sidle(&[&call[..], &["test.ping"]].concat()).ok().contains("True"));
+}
