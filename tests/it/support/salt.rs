@@ -118,6 +118,16 @@ impl Tree {
         Self { child: command.env("PYTHONDONTWRITEBYTECODE", "1").process_group(0).spawn().expect("it starts") }
     }
 
+    /// Sends a signal to each of its processes.
+    fn signal(&self, signal: SignalNumber) {
+        let below = proc_fs::descendants(self.child.id()).unwrap();
+        for pid in below.iter().map(|process| process.pid).chain([self.child.id()]) {
+            if let Some(identity) = Identity::of(pid).unwrap() {
+                identity.signal(signal).unwrap();
+            }
+        }
+    }
+
     fn end(&mut self) {
         // Twice: a process may have forked between the look and the signal.
         let mut all = Vec::new();
@@ -353,6 +363,11 @@ impl Master {
         });
     }
 
+    /// Sends a signal to each of its processes.
+    pub fn signal(&self, signal: SignalNumber) {
+        self.process.as_ref().expect("it was started").signal(signal);
+    }
+
     /// Ends it as a crash would.
     pub fn kill(&mut self) {
         self.process = None;
@@ -457,13 +472,7 @@ impl Minion {
 
     /// Sends a signal to each of its processes.
     pub fn signal(&self, signal: SignalNumber) {
-        let leader = self.leader();
-        for process in proc_fs::descendants(leader.pid).unwrap() {
-            if let Some(identity) = Identity::of(process.pid).unwrap() {
-                identity.signal(signal).unwrap();
-            }
-        }
-        leader.signal(signal).unwrap();
+        self.process.as_ref().expect("it was started").signal(signal);
     }
 
     pub fn observer(&self) -> SaltMinion {

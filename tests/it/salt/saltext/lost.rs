@@ -21,7 +21,8 @@ const IMPATIENT: &str = "return_retry_timer: 2\nreturn_retry_timer_max: 3\nretur
 fn publish_as(master: &Master, jid: &str) {
     let code = "import sys, salt.client; salt.client.LocalClient(sys.argv[1]).pub('hot', 'test.ping', jid=sys.argv[2])";
     let place = master.place();
-    let done = Command::new(place.python).args(["-E", "-s", "-B", "-c", code]).arg(place.configuration).arg(jid).output();
+    let done =
+        Command::new(place.python).args(["-E", "-s", "-B", "-c", code]).arg(place.configuration).arg(jid).output();
     let done = done.unwrap();
     assert!(done.status.success(), "{done:?}");
 }

@@ -3,10 +3,10 @@
 use super::why::Fleet;
 use crate::support::eventually;
 use crate::support::salt::{Minion, START_SECONDS};
+use std::fs;
 
 /// What the master asks for. It logs that it takes no more minions at this level only; 3008 cannot check a signature without the last line.
-const MASTER: &str =
-    "max_minions: 2\nrequest_server_ttl: 60\nrequire_minion_sign_messages: True\nlog_level_logfile: info\n\
+const MASTER: &str = "max_minions: 2\nrequest_server_ttl: 60\nrequire_minion_sign_messages: True\nlog_level_logfile: info\n\
     signing_algorithm: PKCS1v15-SHA1\n";
 
 const SIGNS: &str = "minion_sign_messages: True\n";
@@ -40,7 +40,11 @@ fn each_is_named(version: &str) {
     // Its clock is right again: three are connected, and the next one is too many.
     web3.start_with_clock(None);
     fleet.answers("web3");
-    let _web4 = start("web4", "127.0.0.54", SIGNS);
+    let web4 = fleet.minion(version, ("web4", "127.0.0.54"), SIGNS);
+    let public = web4.path("keys/minion.pub");
+    eventually(START_SECONDS, "it has a key", || if public.exists() { Ok(()) } else { Err(web4.log()) });
+    // A master that is full does not even store the key.
+    fs::copy(public, fleet.master.keys().join("minions/web4")).unwrap();
     let jid = fleet.master.publish("*", &["test.ping"]);
     fleet.comes_to(&["web4", &jid], "too-many-minions");
     assert_eq!(fleet.why(&["web1", &jid])["cause"], "returned");
