@@ -208,6 +208,14 @@ fn each_is_named(version: &'static str) {
     world.was_not_meant_or_did_not_know_it();
     world.waits_or_lost_its_return();
     world.the_process_of_a_job_is_killed();
+}
+
+/// The same of a minion or a master that is away, or was.
+fn each_absence_is_named(version: &'static str) {
+    let mut world = World::new(version);
+    world.fleet.master.accept("web1");
+    world.fleet.syncs("web1");
+    world.fleet.forgets_what_was_published();
     world.the_master_is_away_when_it_returns();
     world.is_stopped_and_started();
     world.is_not_let_in();
@@ -216,19 +224,37 @@ fn each_is_named(version: &'static str) {
 }
 
 #[test]
-#[ignore = "`scripts/test --long`: thirty causes, one after the other; `--all` shows some of them on 3007.17"]
+#[ignore = "`scripts/test --long`: twenty causes, one after the other; `--all` shows some of them on 3007.17"]
 fn causes_are_named_on_3006() {
     each_is_named("3006.30");
 }
 
 #[test]
-#[ignore = "`scripts/test --long`: thirty causes, one after the other; `--all` shows some of them on 3007.17"]
+#[ignore = "`scripts/test --long`: twenty causes, one after the other; `--all` shows some of them on 3007.17"]
 fn causes_are_named_on_3007() {
     each_is_named("3007.17");
 }
 
 #[test]
-#[ignore = "`scripts/test --long`: thirty causes, one after the other; `--all` shows some of them on 3007.17"]
+#[ignore = "`scripts/test --long`: twenty causes, one after the other; `--all` shows some of them on 3007.17"]
 fn causes_are_named_on_3008() {
     each_is_named(NEWEST);
+}
+
+#[test]
+#[ignore = "`scripts/test --long`: processes that are ended and started, and waited for"]
+fn absences_are_named_on_3006() {
+    each_absence_is_named("3006.30");
+}
+
+#[test]
+#[ignore = "`scripts/test --long`: processes that are ended and started, and waited for"]
+fn absences_are_named_on_3007() {
+    each_absence_is_named("3007.17");
+}
+
+#[test]
+#[ignore = "`scripts/test --long`: processes that are ended and started, and waited for"]
+fn absences_are_named_on_3008() {
+    each_absence_is_named(NEWEST);
 }
