@@ -202,7 +202,7 @@ impl World {
 }
 
 fn each_is_named(version: &'static str) {
-    let mut world = World::new(version);
+    let world = World::new(version);
     world.is_accepted();
     world.returns();
     world.was_not_meant_or_did_not_know_it();
