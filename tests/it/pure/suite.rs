@@ -29,7 +29,7 @@ fn config() -> toml::Table {
 }
 
 /// The tests of this program, by the program itself.
-fn listed() -> BTreeSet<String> {
+pub(super) fn listed() -> BTreeSet<String> {
     let mut command = Command::new(std::env::current_exe().unwrap());
     let output = command.args(["--list", "--format", "terse"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

@@ -2,12 +2,15 @@
 
 mod carry;
 mod causes;
+mod cut;
 mod fleet;
 mod job;
 mod lacking;
+mod lost;
 mod masters;
 mod missed;
 mod missing;
+mod refused;
 mod rollout;
 mod syndic;
 mod whole;

@@ -23,6 +23,7 @@ pub struct Relay {
     /// Where it listens, on loopback.
     pub port: u16,
     state: Arc<Mutex<(u16, Way)>>,
+    clients: Arc<Mutex<Vec<TcpStream>>>,
 }
 
 impl Relay {
@@ -32,13 +33,23 @@ impl Relay {
         let port = listener.local_addr().unwrap().port();
         let state = Arc::new(Mutex::new((0, Way::Pass)));
         let known = Arc::clone(&state);
+        let clients = Arc::new(Mutex::new(Vec::new()));
+        let all = Arc::clone(&clients);
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
+                all.lock().unwrap().extend(client.try_clone());
                 let (target, way) = *known.lock().unwrap();
                 thread::spawn(move || serve(client, target, way));
             }
         });
-        Self { port, state }
+        Self { port, state, clients }
+    }
+
+    /// Ends all connections.
+    pub fn cut(&self) {
+        for client in self.clients.lock().unwrap().drain(..) {
+            let _ = client.shutdown(Shutdown::Both);
+        }
     }
 
     /// Leads new connections to this port of loopback.

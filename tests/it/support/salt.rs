@@ -118,6 +118,16 @@ impl Tree {
         Self { child: command.env("PYTHONDONTWRITEBYTECODE", "1").process_group(0).spawn().expect("it starts") }
     }
 
+    /// Sends a signal to each of its processes.
+    fn signal(&self, signal: SignalNumber) {
+        let below = proc_fs::descendants(self.child.id()).unwrap();
+        for pid in below.iter().map(|process| process.pid).chain([self.child.id()]) {
+            if let Some(identity) = Identity::of(pid).unwrap() {
+                identity.signal(signal).unwrap();
+            }
+        }
+    }
+
     fn end(&mut self) {
         // Twice: a process may have forked between the look and the signal.
         let mut all = Vec::new();
@@ -353,6 +363,11 @@ impl Master {
         });
     }
 
+    /// Sends a signal to each of its processes.
+    pub fn signal(&self, signal: SignalNumber) {
+        self.process.as_ref().expect("it was started").signal(signal);
+    }
+
     /// Ends it as a crash would.
     pub fn kill(&mut self) {
         self.process = None;
@@ -371,6 +386,8 @@ pub struct Minion {
     root: TempDir,
     tree: PathBuf,
     process: Option<Tree>,
+    /// By how much its clock is off, as faketime reads it.
+    clock: Option<&'static str>,
 }
 
 impl Minion {
@@ -399,7 +416,7 @@ impl Minion {
             root.path().display()
         );
         fs::write(root.path().join("etc/minion"), text).unwrap();
-        let mut minion = Self { root, tree: tree.to_owned(), process: None };
+        let mut minion = Self { root, tree: tree.to_owned(), process: None, clock: None };
         minion.start_again();
         minion
     }
@@ -407,9 +424,19 @@ impl Minion {
     /// Starts it (again) on its configuration and cache.
     pub fn start_again(&mut self) {
         self.process = None;
-        let mut command = Command::new(self.tree.join("bin/salt-minion"));
+        let program = self.tree.join("bin/salt-minion");
+        let mut command = Command::new(if self.clock.is_some() { Path::new("faketime") } else { &program });
+        if let Some(clock) = self.clock {
+            command.args(["-m", "-f", clock]).arg(&program).env("DONT_FAKE_MONOTONIC", "1");
+        }
         command.arg("-c").arg(self.root.path().join("etc"));
         self.process = Some(Tree::start(&mut command, &self.root.path().join("out")));
+    }
+
+    /// The same with a clock that is off by so much.
+    pub fn start_with_clock(&mut self, clock: Option<&'static str>) {
+        self.clock = clock;
+        self.start_again();
     }
 
     /// The same on another tree, as after a package's upgrade.
@@ -441,6 +468,11 @@ impl Minion {
     pub fn leader(&self) -> Identity {
         let pid = self.process.as_ref().expect("it was started").child.id();
         Identity::of(pid).unwrap().expect("the minion lives")
+    }
+
+    /// Sends a signal to each of its processes.
+    pub fn signal(&self, signal: SignalNumber) {
+        self.process.as_ref().expect("it was started").signal(signal);
     }
 
     pub fn observer(&self) -> SaltMinion {

@@ -44,6 +44,8 @@ pub struct Wanted<'a> {
     pub user: &'a str,
     /// Installed; the first one runs.
     pub releases: &'a [&'a str],
+    /// The release of the masters.
+    pub master: &'a str,
     /// How many masters, all hot; up to three.
     pub masters: usize,
     /// Options of a file system in memory that is the host's /run.
@@ -71,6 +73,7 @@ impl<'a> Wanted<'a> {
             package: SALT,
             user: "root",
             releases,
+            master: MASTER,
             masters: 1,
             run: None,
             settings: "",
@@ -136,7 +139,7 @@ impl Scene {
         let few = wanted.releases == minions::LONG_TERM
             || (!wanted.releases.contains(&minions::LONG_TERM[0]) && !runs_here(minions::LONG_TERM[0]));
         let author = if few { minions::author_of(wanted.releases) } else { minions::author() };
-        let mut all = vec![Master::start_with(&tree(MASTER), true, wanted.transport)];
+        let mut all = vec![Master::start_with(&tree(wanted.master), true, wanted.transport)];
         for address in ADDRESSES.iter().take(wanted.masters.saturating_sub(1)) {
             all.push(if wanted.failover { all[0].start_heir_at(address) } else { all[0].start_twin_at(address) });
         }

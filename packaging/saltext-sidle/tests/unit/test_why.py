@@ -103,8 +103,15 @@ CASES = {
         (answering({"stale": 12}), "its process is gone"),
         (answering({**DETAILED, "log": [EXECUTED], "started": THEN + 60}), "its process is gone"),
     ],
-    "target-not-understood": [(answering(match_error="TypeError: unexpected (", matches=None), "cannot evaluate the target")],
-    "target-does-not-match": [(answering(matches=False), "says that the target web* (glob) does not match it")],
+    "target-not-understood": [
+        (answering(match_error="TypeError: unexpected (", matches=None), "cannot evaluate the target"),
+        (answering(job=job(tgt="not L@db1,db2 and E@web++.*", tgt_type="compound"), matches=False), "cannot evaluate the target"),
+        (answering(job=job(tgt="web++.*", tgt_type="pcre"), matches=False), "cannot evaluate the target"),
+    ],
+    "target-does-not-match": [
+        (answering(job=job(tgt="role:db", tgt_type="grain"), matches=False), "says that the target role:db (grain) does not match it"),
+        (answering(job=job(tgt="( web* and G@role:db )", tgt_type="compound"), matches=False), "are not what the minion has"),
+    ],
     "missed-in-switch": [(answering({"claimed": False, "switches": [switch()]}), "in the downtime of switch 7 (mode idle), which took 5.0 s")],
     "master-restarted": [(answering({"cached": True, "returned_at": THEN + 30}, master_since=THEN + 50), "while this master was down")],
     "return-timed-out": [(answering({"log": [EXECUTED, TIMED_OUT]}), "did not take its return in time")],

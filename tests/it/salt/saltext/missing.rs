@@ -6,7 +6,7 @@ use crate::support::salt::{Minion, START_SECONDS};
 use crate::support::stage::text;
 use serde_json::{Value, json};
 use sidle::os::proc_fs;
-use sidle::os::process::{Identity, SignalNumber};
+use sidle::os::process::SignalNumber;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -141,11 +141,7 @@ impl World {
         fs::create_dir_all(session.parent().unwrap()).unwrap();
         let touched = Command::new("touch").args(["-d", "100 days ago"]).arg(&session).status().unwrap();
         assert!(touched.success());
-        let leader = self.minion("hung").leader();
-        for process in proc_fs::descendants(leader.pid).unwrap() {
-            Identity::of(process.pid).unwrap().unwrap().signal(SignalNumber::STOP).unwrap();
-        }
-        leader.signal(SignalNumber::STOP).unwrap();
+        self.minion("hung").signal(SignalNumber::STOP);
         self.fleet.forgets_what_was_published();
     }
 

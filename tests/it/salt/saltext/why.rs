@@ -26,16 +26,50 @@ impl Fleet {
     }
 
     /// A minion with an address of its own: the master tells connections apart by it. `options`: lines of its configuration.
-    pub fn minion(&self, version: &str, (id, address): (&str, &str), options: &str) -> Minion {
+    pub fn minion(&self, version: &str, named: (&str, &str), options: &str) -> Minion {
+        self.minion_by(version, named, (self.master.request_port(), self.master.publish_port()), options)
+    }
+
+    /// The same by other ports than the master's own.
+    pub fn minion_by(
+        &self,
+        version: &str,
+        (id, address): (&str, &str),
+        (request, publish): (u16, u16),
+        options: &str,
+    ) -> Minion {
+        let master = self.master.address;
         let own = format!(
-            "master: {}\nmaster_port: {}\npublish_port: {}\nsource_address: {address}\n\
+            "master: {master}\nmaster_port: {request}\npublish_port: {publish}\nsource_address: {address}\n\
              grains: {{ipv4: [{address}], ipv6: []}}\n\
              rejected_retry: True\nsidle: {{program: {SIDLE}}}\n{options}",
-            self.master.address,
-            self.master.request_port(),
-            self.master.publish_port(),
         );
         Minion::start(&tree(version), id, &own)
+    }
+
+    /// Now, or soon: a cache or a log is behind.
+    pub fn comes_to(&self, words: &[&str], cause: &str) -> Value {
+        eventually(60, cause, || match self.why(words) {
+            told if told["cause"] == cause => Ok(told),
+            told => Err(format!("{told:#}")),
+        })
+    }
+
+    pub fn returns(&self, id: &str, jid: &str) {
+        eventually(90, "it has returned", || if self.has_returned(id, jid) { Ok(()) } else { Err(jid.to_owned()) });
+    }
+
+    /// It has the modules of the extension.
+    pub fn syncs(&self, id: &str) {
+        self.answers(id);
+        let synced = self.master.call(id, &["saltutil.sync_modules"]);
+        assert!(synced.contains("modules.sidle"), "{synced}");
+    }
+
+    /// The key of a minion waits at the master.
+    pub fn waits(&self, id: &str) {
+        let pending = self.master.keys().join("minions_pre").join(id);
+        eventually(START_SECONDS, "the key waits", || if pending.exists() { Ok(()) } else { Err(String::new()) });
     }
 
     /// Empties the job cache: a job that was published while a minion was about to connect may be missed.

@@ -275,7 +275,9 @@ def load(told):
     of = {key: known.get(key, default) for key, default in (("fun", ""), ("tgt", ""), ("tgt_type", "glob"), ("user", "?"), ("Minions", None))}
     for key in ("fun", "tgt"):
         if isinstance(of[key], (list, tuple)):
-            of[key] = ("," if key == "tgt" else ", ").join(_words(of[key], key))
+            # A nodegroup that names another one is a list of the words of a compound target.
+            between = ", " if key == "fun" else " " if of["tgt_type"] == "compound" else ","
+            of[key] = between.join(_words(of[key], key))
     if not all(isinstance(of[key], str) and len(of[key]) <= ANSWER_BYTES for key in ("fun", "tgt", "tgt_type", "user")):
         raise Unreadable("the job in the job cache is no job")
     return {**of, "fun": text(of["fun"], "fun"), "tgt_type": text(of["tgt_type"], "tgt_type"), "user": text(of["user"], "user"), "Minions": optional(_words, of["Minions"], "Minions")}

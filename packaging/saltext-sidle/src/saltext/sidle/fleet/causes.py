@@ -120,19 +120,25 @@ def _running(e):
 
 
 def _not_understood(e):
-    if e.answers and e.match_error and not e.received:
+    if e.answers and not e.received and (e.match_error or (e.matches is False and e.job and is_by_name(e.job))):
         yield (
             f"{e.minion} cannot evaluate the target {e.job.tgt} ({e.job.tgt_type}), and ignores the job.",
             f"target it by its name, or by a list (`salt -L {e.minion} …`); upgrade it: its Salt is {e.version}, the master's {e.master_version}",
         )
 
 
+def is_by_name(job):
+    """Returns whether the names of minions alone decide whether a target matches: then no cache of the master can be to blame."""
+    return job.tgt_type in ("glob", "list", "pcre") or (job.tgt_type == "compound" and not re.search(r"\b(?![LE]@)[A-Z]@", job.tgt))
+
+
 def _no_match(e):
     if e.answers and e.matches is False and not e.received:
         yield (
             f"The master expected a return, but {e.minion} says that the target {e.job.tgt} ({e.job.tgt_type}) does not match it, and ignores the job: "
-            "the master's cache of grains or pillar is old.",
-            f"`salt {e.minion} saltutil.refresh_grains` and `saltutil.refresh_pillar` bring the cache up to date",
+            "the grains or the pillar of it that the master has are not what the minion has.",
+            f"`salt {e.minion} saltutil.refresh_grains` and `saltutil.refresh_pillar` make them the same"
+            + (f"; if they are: its Salt {e.version} may not understand the target" if e.version != e.master_version else ""),
         )
 
 
@@ -190,7 +196,7 @@ def _elsewhere(e):
     if e.answers and e.returned and e.masters:
         yield (
             f"{e.minion} ran the job and sent its return, which this master does not have; it has other masters, too.",
-            f"on {', '.join(e.masters)}: `salt-run jobs.lookup_jid {e.jid}`",
+            f"on {', '.join(e.masters)}: `salt-run jobs.lookup_jid {e.jid}`; if it is not there either, it is lost: {_again(e)}",
         )
 
 
@@ -291,8 +297,8 @@ CAUSES = (
     Cause("queued", "the job waits there behind other jobs", "have it in their queue", _queued),
     Cause("cut-by-switch", "a switch in mode `now` ended the minion while the job ran", "ran it when a switch in mode now ended the minion", _cut),
     Cause("died", "the process of the job ended before the job was done", "began it, and their process ended", _died),
-    Cause("target-not-understood", "it cannot evaluate the target (an older Salt)", "cannot evaluate the target", _not_understood),
-    Cause("target-does-not-match", "it ignored the job: the master's cache of grains or pillar is old", "ignored it: the target does not match them", _no_match),
+    Cause("target-not-understood", "it cannot evaluate the target (an older Salt or Python)", "cannot evaluate the target", _not_understood),
+    Cause("target-does-not-match", "it ignored the job: the grains or the pillar that the master has of it are not its own", "ignored it: the target does not match them", _no_match),
     Cause("missed-in-switch", "published in the downtime of a switch (mode `idle` or `now`)", "missed it in the downtime of a switch", _missed_in_switch),
     Cause("master-restarted", "the return was sent while the master was down", "returned while the master was down", _master_restarted),
     Cause("return-timed-out", "the master did not take the return in time", "returned, and the master did not take it in time", _return_refused),

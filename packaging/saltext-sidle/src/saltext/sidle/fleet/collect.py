@@ -62,14 +62,17 @@ def collect(opts, minion, jid=None, seconds=15, rollouts=()):
         found.jid = jid or _newest_without_return(opts, own.returners, minion)
         if found.jid:
             _job(opts, own.returners, found)
+        _seen(opts, found)
+        if "accepted" in found.keys and not found.ret:
+            _ask(opts, found, seconds)
+            # It may have returned meanwhile.
+            if found.jid and found.answers:
+                _job(opts, own.returners, found)
     finally:
         # 3006 has nothing to close here.
         getattr(own, "destroy", lambda: None)()
-    _seen(opts, found)
     found.log = refusals(opts, {minion}).get(minion, [])
     found.rollouts = [rollout_line(record, minion) for record in rollouts if minion in record["hosts"]]
-    if "accepted" in found.keys and not found.ret:
-        _ask(opts, found, seconds)
     return found
 
 
@@ -366,6 +369,8 @@ def _told(opts, minion, questions, seconds):
     told = {}
     with salt.client.LocalClient(mopts=opts) as client:
         for function, arguments in questions.items():
+            if function == "saltutil.find_job" and facts.is_stale(told.get("sidle.job")):
+                continue
             # Silence and the answer False are told apart only in the whole return.
             answers = client.cmd([minion], function, arguments, timeout=seconds, tgt_type="list", full_return=True)
             answer = answers.get(minion) if isinstance(answers, dict) else None

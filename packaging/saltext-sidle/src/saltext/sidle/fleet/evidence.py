@@ -174,6 +174,11 @@ class Evidence:
         return lines[-1] if lines else None
 
 
+def is_stale(own):
+    """Returns whether the process of a job is gone, by what `sidle.job` says. To ask `saltutil.find_job` would delete the sign of it."""
+    return isinstance(own, dict) and bool(own.get("stale"))
+
+
 def when(seconds):
     """Returns a time as it is printed."""
     return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -68,7 +68,8 @@ def signature(e):
     if e.answers is False and e.refused(UNSIGNED):
         yield (
             f"This master drops the messages of {e.minion}: their signature is missing or wrong.",
-            "set `minion_sign_messages: True` in the minion's configuration; if the host has a new key: "
+            "set `minion_sign_messages: True` in the minion's configuration (a master of 3008 checks signatures only with "
+            "`signing_algorithm: PKCS1v15-SHA1` in its own); if the host has a new key: "
             f"`salt-key -d {e.minion}`, then `salt-key -a {e.minion}`",
         )
 

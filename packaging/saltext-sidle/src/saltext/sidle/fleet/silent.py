@@ -61,7 +61,9 @@ def collect_all(opts, ask, jid=None, target=None, rollouts=()):
     missing = sorted(set(expected) - set(job.returned)) + waiting
     found = master.evidence(jid, job, missing, rollouts)
     unasked = _ask(ask, found, job, opts)
-    return Silent(jid, job, len(expected) + len(waiting), found, unasked)
+    # Who answers may have returned meanwhile.
+    returned = master.job(jid).returned
+    return Silent(jid, job, len(expected) + len(waiting), [each for each in found if each.minion not in returned], unasked)
 
 
 def _expected(opts, job, target):
@@ -263,6 +265,8 @@ def _ask(ask, found, job, opts):
     questions = {"sidle.job": [found[0].jid], "saltutil.find_job": [found[0].jid], **({matcher: [job.tgt]} if matcher else {})} if found else {}
     told, ids = {}, [each.minion for each in asked]
     for question, arguments in questions.items():
+        stale = [each for each in ids if question == "saltutil.find_job" and _is_stale(told[each]["sidle.job"])]
+        ids = [each for each in ids if each not in stale]
         try:
             came = ask(ids, question, arguments, read=lambda answer: (time.time(), answer)) if ids else {}
         except Away:
@@ -273,7 +277,7 @@ def _ask(ask, found, job, opts):
         for minion, answer in came.items():
             told.setdefault(minion, {})[question] = answer
         # Who is silent was waited for once.
-        ids = list(came)
+        ids = [*came, *stale]
     for each in asked:
         each.answers = each.minion in told
         if each.answers:
@@ -282,6 +286,10 @@ def _ask(ask, found, job, opts):
         each.answers = False
         each.connection += "; not asked: too many are silent"
     return len(unasked)
+
+
+def _is_stale(came):
+    return not isinstance(came, answers.Unreadable) and facts.is_stale(came[1])
 
 
 def _said(each, told, matcher):

@@ -346,9 +346,14 @@ def job(jid=None):
         salt web17 sidle.job 20261124091200123456
     """
     masters = __opts__.get("master_list") or __opts__.get("master")
+    if __opts__.get("multimaster"):
+        import salt.config
+
+        # The options of a job name the master that published it, and no other one.
+        masters = salt.config.minion_config(__opts__["conf_file"]).get("master") or masters
     own = {
         "master": __opts__.get("master"),
-        "masters": masters if isinstance(masters, list) else [masters],
+        "masters": [str(each).rsplit(":", 1)[0] if str(each).count(":") == 1 else each for each in (masters if isinstance(masters, list) else [masters])],
         "cache_jobs": bool(__opts__.get("cache_jobs")),
     }
     options = {name: __opts__[name] for name in JOB_OPTIONS if isinstance(__opts__.get(name), str)}
