@@ -165,12 +165,20 @@ fn building(arguments: &PackArguments, plan: &PackPlan, command: &[String], tree
         .variable("SIDLE_VERSION", arguments.version.as_str())
         .variable("SIDLE_TREE", file::canonical(tree)?);
     if let Some(source) = &arguments.source {
-        build = build.variable("SIDLE_SOURCE", source);
+        build = build.variable("SIDLE_SOURCE", whole(source)?);
     }
     if environment::variable("SOURCE_DATE_EPOCH").is_some() {
         build = build.variable("SOURCE_DATE_EPOCH", plan.epoch.to_string());
     }
     Ok(build)
+}
+
+/// A source that is a path from where the person is, as a path from everywhere: the build runs in the recipe's directory. A bare word may be the recipe's own,
+/// and is passed as it is unless a file has that name.
+fn whole(source: &str) -> Result<PathBuf, Report> {
+    let path = Path::new(source);
+    let is_here = path.is_relative() && (file::is_input(path) || (source.contains('/') && file::stat(path)?.is_some()));
+    Ok(if is_here { file::canonical(path)? } else { path.to_path_buf() })
 }
 
 fn run(context: &Context, plan: &PackPlan, command: &[String], build: &Program) -> Result<(), Report> {

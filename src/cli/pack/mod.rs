@@ -73,7 +73,7 @@ pub struct PackArguments {
     /// modules to them: a higher revision of the same version
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tree", "source", "lock"])]
     base: Option<PathBuf>,
-    /// Where the recipe's build takes its input from (`SIDLE_SOURCE`)
+    /// Where the recipe's build takes its input from (`SIDLE_SOURCE`). What lies at this path, from where you are, is passed by its whole path
     #[arg(long, value_name = "SOURCE")]
     source: Option<String>,
     /// An earlier release (a packed directory or a manifest), or a repository with earlier releases of the package: files that have not changed

@@ -1,7 +1,7 @@
 //! The formats serve people without sidle: the same input gives the same bytes, and tar, zstd, sha256sum and minisign agree with what sidle says.
 
 use crate::support::inside::bytes;
-use crate::support::stage::{Author, sidle, text};
+use crate::support::stage::{Author, SIDLE, sidle, text};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -54,6 +54,32 @@ fn formats_packing_twice_in_two_places_gives_the_same_bytes() {
     assert_eq!(pack(&built, &["--source", "here"], "1700000000", &path("six")), first);
     let left: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| !text(Path::new(name)).starts_with('.')), "{left:?}");
+}
+
+/// A file that the author named from where he was could not be found: the build runs in the recipe's directory.
+#[test]
+fn formats_a_source_is_found_from_where_the_author_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    for name in ["recipe", "here/below"] {
+        fs::create_dir_all(path(name)).unwrap();
+    }
+    fs::write(path("here/salt.deb"), "").unwrap();
+    let build = format!("#!/bin/sh\necho \"$SIDLE_SOURCE\" >>told\ncp -r {}/. \"$SIDLE_TREE\"\n", text(&demo("tree")));
+    fs::write(path("recipe/build"), build).unwrap();
+    fs::set_permissions(path("recipe/build"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let recipe = fs::read_to_string(demo("demo-agent.toml")).unwrap();
+    fs::write(path("recipe/own.toml"), recipe.replace("tree = \"tree\"", "command = [\"./build\"]")).unwrap();
+    let sources = ["salt.deb", "./below", "pypi", "below", "/no/such"];
+    for source in sources {
+        let words = ["pack", "../recipe/own.toml", "--version", "1.0", "--output", "out", "--source", source];
+        let ran = Command::new(SIDLE).args(words).current_dir(path("here")).output().unwrap();
+        assert!(ran.status.success(), "{source}: {ran:?}");
+    }
+    let here = directory.path().canonicalize().unwrap().join("here");
+    let [deb, below] = ["salt.deb", "below"].map(|name| text(&here.join(name)).to_owned());
+    let told = fs::read_to_string(path("recipe/told")).unwrap();
+    assert_eq!(told.lines().collect::<Vec<_>>(), [&deb, &below, "pypi", "below", "/no/such"]);
 }
 
 /// An author heard of a glibc that was too new from the hosts that refused the release.

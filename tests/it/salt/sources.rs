@@ -3,7 +3,7 @@
 use super::upstream::{OLD, packages};
 use crate::support::leftovers;
 use crate::support::packages::{Kind, script};
-use crate::support::salt::{Master, packaged_tree, tree};
+use crate::support::salt::{Master, copy_renamed, packaged_tree, tree};
 use crate::support::scene::{ID, MASTER};
 use crate::support::stage::{Author, Host, Ran, SALT, VENV_SALT, sidle, text};
 use std::fs;
@@ -24,13 +24,35 @@ fn bundle(author: &Author, package: &str) -> PathBuf {
     author.directory().join(format!("{package}.sidle"))
 }
 
-/// The release's own salt-pip, by each name that the package had for it, installs into the site's directory; the release stays as it is signed.
-fn salt_pip_stays_outside(host: &Host, package: &str, programs: &[&str]) {
-    let wheels = host.path("wheels");
+/// Packages to install, in a directory of their own.
+fn wheels_below(directory: &Path) -> PathBuf {
+    let wheels = directory.join("wheels");
     fs::create_dir(&wheels).unwrap();
     let maker = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/packaged/wheels.py");
     let made = Command::new(tree(OLD).join("bin/python3")).arg("-B").arg(maker).arg(tree(OLD)).arg(&wheels).status();
     assert!(made.unwrap().success());
+    wheels
+}
+
+/// Salt 3006.9 looks at no SALT_EXTRAS_DIR: its salt-pip installed into the release, where the next repair moved the package aside.
+#[test]
+fn salt_pip_of_3006_9_installs_outside_of_the_release() {
+    let directory = tempfile::tempdir().unwrap();
+    let (copy, extras) = (directory.path().join("salt"), directory.path().join("extras"));
+    copy_renamed(&tree("3006.9"), &copy, None);
+    let wheels = wheels_below(directory.path());
+    let mut pip = Command::new(copy.join("bin/salt-pip"));
+    pip.args(["install", "--no-index", "--find-links", text(&wheels), "site_pure"]);
+    let ran = pip.env("SALT_EXTRAS_DIR", &extras).env("HOME", directory.path()).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert!(extras.join("site_pure").exists(), "{}", String::from_utf8_lossy(&ran.stdout));
+    let inside = fs::read_dir(&copy).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(inside.filter(|name| name.starts_with("extras")).count(), 0);
+}
+
+/// The release's own salt-pip, by each name that the package had for it, installs into the site's directory; the release stays as it is signed.
+fn salt_pip_stays_outside(host: &Host, package: &str, programs: &[&str]) {
+    let wheels = wheels_below(&host.path(""));
     let release = host.path("opt/sidle").join(package).join("versions").join(format!("{OLD}-1"));
     for (program, name) in programs.iter().zip(["site_pure", "site_fourth"]) {
         let extras = host.path("srv/extras");

@@ -1,14 +1,14 @@
 //! A job that a switch in mode `now` cuts, and a job that is published in its downtime, on each Salt.
 
+use super::missed::SlowStart;
 use super::{bring_to, source};
 use crate::support::eventually;
 use crate::support::scene::{ID, Scene, Wanted};
 use crate::support::stage::text;
 use serde_json::Value;
-use std::fs;
 
 /// Held up so long, the new process hears nothing.
-const SLOW_SECONDS: u32 = 15;
+const SLOW_SECONDS: f64 = 15.0;
 
 fn comes_to(scene: &Scene, jid: &str, cause: &str) {
     eventually(120, cause, || match scene.master().runner(&["sidle.why", ID, jid, "format=data"]) {
@@ -20,16 +20,9 @@ fn comes_to(scene: &Scene, jid: &str, cause: &str) {
 fn each_is_named(version: &str) {
     // The line is one of the minion's, too.
     let line = format!("runner_dirs: [{}]\n", text(&source().join("src/saltext/sidle/runners")));
-    let grains = tempfile::tempdir().unwrap();
-    let is_slow = grains.path().join("is_slow");
-    let module = format!(
-        "import os, time\n\ndef slow():\n    if os.path.exists({0:?}):\n        os.remove({0:?})\n        time.sleep({SLOW_SECONDS})\n    return {{}}\n",
-        text(&is_slow)
-    );
-    fs::write(grains.path().join("slow.py"), module).unwrap();
-    let options = format!("grains_dirs: [{}]\n", text(grains.path()));
+    let slow = SlowStart::of(SLOW_SECONDS);
     let releases = [version];
-    let wanted = Wanted { master: version, transport: &line, options: &options, ..Wanted::of(&releases) };
+    let wanted = Wanted { master: version, transport: &line, options: &slow.option(), ..Wanted::of(&releases) };
     let scene = Scene::idle(&wanted);
     bring_to(&scene);
     scene.run(version);
@@ -40,9 +33,9 @@ fn each_is_named(version: &str) {
         told if told["cause"] == "running" => Ok(()),
         told => Err(format!("{told:#}")),
     });
-    fs::write(&is_slow, "").unwrap();
+    slow.arm();
     let begun = scene.verb("restart", &["--mode", "now", "--no-wait"]);
-    eventually(60, "the new process is held up", || if is_slow.exists() { Err(format!("{begun:?}")) } else { Ok(()) });
+    eventually(60, "the new process is held up", || if slow.was_met() { Ok(()) } else { Err(format!("{begun:?}")) });
     let missed = scene.master().publish(ID, &["test.ping"]);
     scene.answers();
     eventually(60, "the switch has ended", || match scene.status() {

@@ -42,24 +42,54 @@ fn jids(report: &Value) -> BTreeSet<String> {
     jobs.map(|job| job["jid"].as_str().unwrap().to_owned()).collect()
 }
 
-/// A minion with the extension; the file that is given, too, holds up the process that finds it at its start, once.
-fn with_a_slow_start() -> (Scene, TempDir, PathBuf) {
+/// Holds up a minion that finds a file at its start, once: a grain of its own, which sleeps.
+pub(super) struct SlowStart {
+    grains: TempDir,
+}
+
+impl SlowStart {
+    /// Held up so long, a new process hears nothing.
+    pub(super) fn of(seconds: f64) -> Self {
+        let slow = Self { grains: tempfile::tempdir().unwrap() };
+        let module = format!(
+            "import os, time\n\ndef slow():\n    if os.path.exists({0:?}):\n        os.remove({0:?})\n        time.sleep({seconds})\n    return {{}}\n",
+            text(&slow.file())
+        );
+        fs::write(slow.grains.path().join("slow.py"), module).unwrap();
+        slow
+    }
+
+    /// The line of the minion's configuration.
+    pub(super) fn option(&self) -> String {
+        format!("grains_dirs: [{}]\n", text(self.grains.path()))
+    }
+
+    fn file(&self) -> PathBuf {
+        self.grains.path().join("is_slow")
+    }
+
+    /// The next start is held up.
+    pub(super) fn arm(&self) {
+        fs::write(self.file(), "").unwrap();
+    }
+
+    /// Whether a start has been held up since.
+    pub(super) fn was_met(&self) -> bool {
+        !self.file().exists()
+    }
+}
+
+/// A minion with the extension whose start can be held up.
+fn with_a_slow_start() -> (Scene, SlowStart) {
     let runners = source().join("src/saltext/sidle/runners");
     // The line is one of the master's, too.
     let line = format!("runner_dirs: [{}]\n", text(&runners));
-    let grains = tempfile::tempdir().unwrap();
-    let is_slow = grains.path().join("is_slow");
-    let module = format!(
-        "import os, time\n\ndef slow():\n    if os.path.exists({0:?}):\n        os.remove({0:?})\n        time.sleep({SLOW_SECONDS})\n    return {{}}\n",
-        text(&is_slow)
-    );
-    fs::write(grains.path().join("slow.py"), module).unwrap();
-    let options = format!("grains_dirs: [{}]\n", text(grains.path()));
-    let wanted = Wanted { transport: &line, options: &options, ..Wanted::of(&["3006.30", "3008.5"]) };
+    let slow = SlowStart::of(SLOW_SECONDS);
+    let wanted = Wanted { transport: &line, options: &slow.option(), ..Wanted::of(&["3006.30", "3008.5"]) };
     let scene = Scene::idle(&wanted);
     bring_to(&scene);
     scene.run("3006.30");
-    (scene, grains, is_slow)
+    (scene, slow)
 }
 
 /// Chooses these jobs, twice: each runs once.
@@ -83,12 +113,12 @@ fn run_once(scene: &Scene, words: &[&str], lost: &BTreeSet<String>, all: usize) 
 #[test]
 #[ignore = "`scripts/test --long`: half a minute of downtime, and a question about each missed job; tests/unit/test_missing.py holds the choice"]
 fn what_was_published_in_an_idle_switch_is_listed_exactly_and_runs_once() {
-    let (scene, _grains, is_slow) = with_a_slow_start();
+    let (scene, slow) = with_a_slow_start();
     let mut stream = scene.stream(&Plan::short(RATE));
     stream.run(AROUND_SECONDS);
-    fs::write(&is_slow, "").unwrap();
+    slow.arm();
     let told = scene.switch(&["3008.5-1", "--mode", "idle"]).ok();
-    assert!(!is_slow.exists(), "the new process was not held up");
+    assert!(slow.was_met(), "the new process was not held up");
     stream.run(AROUND_SECONDS);
     stream.stop();
     let mut report = stream.look();
