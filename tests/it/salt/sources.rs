@@ -34,7 +34,7 @@ fn wheels_below(directory: &Path) -> PathBuf {
     wheels
 }
 
-/// Salt 3006.9 looks at no SALT_EXTRAS_DIR: its salt-pip installed into the release, where the next repair moved the package aside.
+/// Salt 3006.9 looks at no `SALT_EXTRAS_DIR`: its salt-pip installed into the release, where the next repair moved the package aside.
 #[test]
 fn salt_pip_of_3006_9_installs_outside_of_the_release() {
     let directory = tempfile::tempdir().unwrap();
