@@ -7,6 +7,7 @@ pub mod fleet;
 pub mod inside;
 pub mod kernels;
 pub mod leftovers;
+pub mod loopback;
 pub mod minions;
 pub mod mirrors;
 pub mod mounts;
@@ -41,8 +42,13 @@ use std::time::{Duration, Instant};
 /// The longest time between two looks.
 const PAUSE_MAXIMUM: Duration = Duration::from_millis(200);
 
-/// Looks until there is an answer; panics with the last thing seen after `seconds`.
+/// On a crowded machine everything takes longer, and no test is about how long: times this often, but not up to the runner's limit of ten minutes.
+const CROWDED: u64 = 3;
+const SECONDS_MAXIMUM: u64 = 400;
+
+/// Looks until there is an answer; panics with the last thing seen if it takes far longer than `seconds`.
 pub fn eventually<T>(seconds: u64, what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
+    let seconds = seconds.max(SECONDS_MAXIMUM.min(CROWDED * seconds));
     let end = Instant::now() + Duration::from_secs(seconds);
     // A look may start a program: it must not keep from happening what is waited for, nor take the machine from the tests beside this one.
     let mut pause = Duration::from_millis(10);

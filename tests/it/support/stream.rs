@@ -61,6 +61,11 @@ impl Marks {
         Self { directory, inside, gate: None }
     }
 
+    /// Ends the long jobs that run, and those that come.
+    pub fn end_long_jobs(&self) {
+        fs::write(self.directory.path().join("marks.end"), "").unwrap();
+    }
+
     /// Lines of a minion's configuration: its masters (it has none without any), the marking modules, scheduled jobs, a mine and a startup state.
     pub fn configuration(&self, masters: &[&Master]) -> String {
         for master in masters {

@@ -7,7 +7,8 @@ use crate::support::stream::Plan;
 use std::fs;
 
 /// The long job that a retiring process has.
-const LONG_SECONDS: u32 = 60;
+/// Longer than the switch takes on a crowded machine: the test ends it.
+const LONG_SECONDS: u32 = 400;
 
 fn call(scene: &Scene, arguments: &[&str]) -> String {
     scene.master().call(ID, arguments)
@@ -69,6 +70,7 @@ fn jobs_of_the_retiring_process_are_reached_and_changes_stay() {
     assert!(killed.contains("Signal 9 sent to job"), "{killed}");
     reaches(&scene, "finishing-old");
 
+    scene.marks.end_long_jobs();
     let last = ended(&scene);
     assert_eq!(last["result"], "committed", "{last}");
     change(&scene, "after");
@@ -78,8 +80,8 @@ fn jobs_of_the_retiring_process_are_reached_and_changes_stay() {
         kept(&scene, moment);
     }
     let report = stream.end();
-    report.assert_lossless("a job of 60 s in the retiring process");
-    report.assert_steady_schedule("a job of 60 s in the retiring process");
+    report.assert_lossless("a long job in the retiring process");
+    report.assert_steady_schedule("a long job in the retiring process");
 }
 
 /// The jid of the running job of a function, from the text of `saltutil.running`.

@@ -12,7 +12,7 @@ use std::fs;
 /// Two masters with one key, and a minion of both, `web1`.
 fn world() -> ([Master; 2], Minion, Marks) {
     let runners = source().join("src/saltext/sidle/runners");
-    let options = format!("runner_dirs: [{}]\nsidle: {{answer_seconds: 20}}\n", text(&runners));
+    let options = format!("runner_dirs: [{}]\nsidle: {{answer_seconds: 60}}\n", text(&runners));
     let first = Master::start_with(&tree(MASTER), true, &format!("{options}id: m1\nnodegroups: {{web: 'web*'}}\n"));
     let second = first.start_twin_with("127.0.0.2", &format!("{options}id: m2\nnodegroups: {{web: 'web* or db*'}}\n"));
     let marks = Marks::new();

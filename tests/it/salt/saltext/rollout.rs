@@ -136,7 +136,7 @@ impl Fleet {
         let other = Author::new();
         let (other_old, failing) = (other.release("1.0", "good"), other.release("1.1", "crash"));
         let options =
-            format!("nodegroups: {{reds: 'G@os_family:RedHat'}}\nsidle:\n  package: {DEMO}\n  answer_seconds: 40\n");
+            format!("nodegroups: {{reds: 'G@os_family:RedHat'}}\nsidle:\n  package: {DEMO}\n  answer_seconds: 120\n");
         let tree = tree("3007.17");
         let master = Master::start_with(&tree, true, &options);
         // As a site without pip brings it to its master and minions.

@@ -41,7 +41,7 @@ fn a_rollout_below_a_syndic_goes_from_its_own_master_and_is_refused_above_it_wit
     let author = Author::new();
     let (old, new) = (author.release("1.0", "good"), author.release("1.1", "good"));
     let options = format!(
-        "runner_dirs: [{}]\nsidle: {{package: {DEMO}, answer_seconds: 20}}\n",
+        "runner_dirs: [{}]\nsidle: {{package: {DEMO}, answer_seconds: 60}}\n",
         text(&source().join("src/saltext/sidle/runners"))
     );
     let top = Master::start_with(&tree(SALT), true, &format!("order_masters: True\n{options}"));

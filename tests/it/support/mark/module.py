@@ -29,9 +29,11 @@ def run(name, **keywords):
 
 
 def sleep(seconds, name, **keywords):
-    """A long job of the stream: a line when it begins, another one when it is done."""
+    """A long job of the stream: a line when it begins, another one when it is done, after so many seconds or when the test ends all long ones."""
     _mark("run", name, keywords)
-    time.sleep(float(seconds))
+    end = time.monotonic() + float(seconds)
+    while time.monotonic() < end and not os.path.exists(__opts__["mark_file"] + ".end"):
+        time.sleep(max(0, min(0.5, end - time.monotonic())))
     _mark("done", name, keywords)
     return name
 
