@@ -1,6 +1,8 @@
 //! Bringing up a host's first agent: the least configuration, a key, and peers that accept it.
 
 use super::{AgentError, AgentSettings};
+use crate::failure::Report;
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 
 /// The peers of a first agent, its name, and the key that its peers must have.
@@ -66,4 +68,10 @@ pub trait Introducer: Sync {
 
     /// Makes the agent's key, if it has none, and shows it to each peer once.
     fn introduce(&self, settings: &AgentSettings, root: &Path) -> Result<Introduced, AgentError>;
+}
+
+/// Accepts the keys of first agents, at a peer that runs on this machine.
+pub trait Acceptor: Debug + Sync {
+    /// Accepts the key of the agent `id` if it has this fingerprint. False: it was accepted before.
+    fn accept(&self, id: &str, key: &str) -> Result<bool, Report>;
 }

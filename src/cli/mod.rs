@@ -158,7 +158,7 @@ enum Verb {
     /// Manage a repository of signed releases
     #[command(subcommand)]
     Repo(author::RepoVerb),
-    /// Bring sidle and a release to hosts over ssh: set them up, take over their agents, or call Salt without an agent
+    /// Bring sidle and a release to hosts over ssh: set them up, take over their agents or start their first, or call Salt without an agent
     Push(Box<push::PushArguments>),
     /// Copy a repository into a directory: verified, and only missing files
     Mirror(mirror::MirrorArguments),

@@ -11,6 +11,8 @@ const NAME_BYTES_MAXIMUM: usize = 512;
 pub struct Destination {
     /// Its name in messages: as a person wrote it, or its id in the roster.
     pub name: String,
+    /// The id of its first agent (minion); None: the agent's choice.
+    pub id: Option<String>,
     /// The name for ssh: `HOST`, `USER@HOST`, an alias of ssh's configuration.
     pub host: String,
     /// The user.

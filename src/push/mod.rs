@@ -5,7 +5,7 @@
 //! host_keys               whether ssh checks the host's key, whatever its options and configuration say
 //! probe program files     what a host lacks; the static program and what comes with it
 //! source                  answers of a repository to `sidle setup --repository stdio:` on the host: only missing frames go over the wire
-//! visit                   the steps on one host, each of which may be repeated
+//! visit                   the steps on one host, each of which may be repeated; the key of a first agent
 //! complaint               what ssh says, with its remedy
 //! ```
 //!
@@ -27,6 +27,7 @@ pub use program::Programs;
 pub use source::{Bundle, Source, check_fingerprint};
 pub use ssh::Ssh;
 
+use crate::agent::introduction::Acceptor;
 use crate::digest::Digest;
 use crate::failure::{Class, Report};
 use crate::name::PackageName;
@@ -59,6 +60,8 @@ pub struct Push {
     pub release: Option<Release>,
     /// What is done once the program is there.
     pub action: Action,
+    /// Who accepts the keys of first agents; None: people.
+    pub acceptor: Option<Box<dyn Acceptor>>,
     /// The repository that the host's own settings name afterwards.
     pub configure: Option<String>,
     /// The longest silence of a host.
@@ -78,8 +81,21 @@ pub enum Action {
     Install,
     /// The same, then take the running agent over.
     Adopt,
+    /// The same as `Install`, then start the release as the host's first agent.
+    Start(Start),
     /// The same as `Install`, then run a command of the release.
     Call(Call),
+}
+
+/// What a host's first agent is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Start {
+    /// Its peers (masters): names or addresses.
+    pub peers: Vec<String>,
+    /// The fingerprint of its peers' key; None: it believes the first key that it is shown.
+    pub pin: Option<String>,
+    /// How long its key may wait until the peers accept it.
+    pub wait: Duration,
 }
 
 /// A command of a release.
@@ -104,7 +120,7 @@ pub enum Step {
     Connect,
     /// Bring the program.
     Program,
-    /// Trust, install, adopt.
+    /// Trust, install, adopt or start.
     Setup,
     /// Name a repository in the host's settings.
     Settings,

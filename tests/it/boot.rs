@@ -8,6 +8,7 @@ use std::fs;
 
 mod acceptance;
 mod first_host;
+mod first_minion;
 mod images;
 mod incident;
 mod libraries;

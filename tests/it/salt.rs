@@ -4,7 +4,7 @@ mod adopt;
 mod caller;
 mod edges;
 mod first;
-mod first_minion;
+pub mod first_minion;
 mod formula;
 mod handover;
 mod layer;

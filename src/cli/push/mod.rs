@@ -7,11 +7,13 @@ mod told;
 use super::dry_run::DryRun;
 use super::terminal::rows::Rows;
 use super::{Context, Ended, trust, usage};
+use crate::agent::introduction::Acceptor;
 use crate::config;
 use crate::failure::{Class, Report};
 use crate::name::PackageName;
 use crate::os::file;
-use crate::push::{self, Action, Call, Destination, Programs, Push, Ssh};
+use crate::push::{self, Action, Call, Destination, Programs, Push, Ssh, Start};
+use crate::salt::keys::SaltKey;
 use crate::salt::{agentless, roster};
 use crate::version::Release;
 use clap::{Args, ValueEnum};
@@ -24,6 +26,8 @@ const ROSTER_BYTES_MAXIMUM: u64 = 64 << 20;
 /// The defaults of `--patience`: a takeover may wait for running jobs as long as `switch_deadline` says.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 const PATIENCE_OF_ADOPT: Duration = Duration::from_secs(45 * 60);
+/// The default of `--wait` with `--accept`: a master that is down for a moment is waited for.
+const WAIT: Duration = Duration::from_secs(2 * 60);
 
 /// `sidle push HOST… --repository WHERE --fingerprint SHA256`
 #[derive(Debug, Args)]
@@ -49,6 +53,8 @@ pub struct PushArguments {
     /// What to do on each host
     #[arg(long, value_enum, default_value = "install")]
     action: ActionName,
+    #[command(flatten)]
+    start: StartArguments,
     /// Then name this repository in the settings of each host, which must reach it
     #[arg(long, value_name = "URL")]
     configure: Option<String>,
@@ -64,7 +70,7 @@ pub struct PushArguments {
     /// The time in which a connection must stand
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = config::duration)]
     connect_timeout: Duration,
-    /// Give a host up after a silence of this time [default: 10m; 45m with --action adopt]
+    /// Give a host up after a silence of this time [default: 10m; 45m with --action adopt; --wait longer with --action start]
     #[arg(long, value_name = "TIME", value_parser = config::duration)]
     patience: Option<Duration>,
     /// Give a host up after this time in all, also if it still answers
@@ -77,6 +83,41 @@ pub struct PushArguments {
     /// With --action call: the words after `salt-call --local`
     #[arg(last = true, value_name = "ARGUMENT")]
     arguments: Vec<String>,
+}
+
+/// Options of `--action start`.
+#[derive(Debug, Args)]
+struct StartArguments {
+    /// With --action start: the minion's masters, names or addresses
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    master: Vec<String>,
+    /// With --action start: the minion's id, for one host [default: its id in the roster; of a host that the command line names, Salt's choice]
+    #[arg(long, requires = "master")]
+    id: Option<String>,
+    /// With --action start: the fingerprint of the masters' key [default: believe the first key that a master shows]
+    #[arg(long, value_name = "FINGERPRINT", requires = "master")]
+    pin_master: Option<String>,
+    /// With --action start: accept the keys of these hosts at the master on this machine, each if its fingerprint is the one that the host tells over ssh
+    #[arg(long, requires = "master")]
+    accept: bool,
+    /// For --accept: the configuration directory of the master [default: that of `salt-key`, /etc/salt]
+    #[arg(long, value_name = "DIRECTORY", requires = "accept")]
+    master_config: Option<PathBuf>,
+    /// With --action start: how long a key may wait until it is accepted [default: 0s; 2m with --accept]
+    #[arg(long, value_name = "TIME", requires = "master", value_parser = config::duration)]
+    wait: Option<Duration>,
+}
+
+impl StartArguments {
+    /// How long a key may wait: without `--accept` a person accepts it, and then runs the same again.
+    fn wait(&self) -> Duration {
+        self.wait.unwrap_or(if self.accept { WAIT } else { Duration::ZERO })
+    }
+
+    fn acceptor(&self) -> Option<Box<dyn Acceptor>> {
+        let key = SaltKey { program: "salt-key".into(), configuration: self.master_config.clone() };
+        self.accept.then(|| -> Box<dyn Acceptor> { Box::new(key) })
+    }
 }
 
 /// Options that are passed on to ssh.
@@ -109,6 +150,8 @@ enum ActionName {
     Install,
     /// The same, then take over the running agent (minion) of the distribution's package
     Adopt,
+    /// The same as install, then start the release as the host's first minion; a host on which a minion runs is refused
+    Start,
     /// The same as install, then run `salt-call --local` of the release; no minion is started
     Call,
 }
@@ -123,7 +166,11 @@ pub fn push(context: &Context, arguments: &PushArguments) -> Result<Ended, Repor
     let source = source::open(context, arguments, &fingerprint)?;
     let programs = Programs::read(&arguments.program)?;
     let sockets = Sockets::make(context)?;
-    let patience = if action == Action::Adopt { PATIENCE_OF_ADOPT } else { PATIENCE };
+    let patience = match action {
+        Action::Adopt => PATIENCE_OF_ADOPT,
+        Action::Start(Start { wait, .. }) => PATIENCE.saturating_add(wait),
+        Action::Install | Action::Call(_) => PATIENCE,
+    };
     let push = Push {
         ssh,
         sockets: sockets.path(),
@@ -134,6 +181,7 @@ pub fn push(context: &Context, arguments: &PushArguments) -> Result<Ended, Repor
         package: arguments.package.clone(),
         release: arguments.release.clone(),
         action,
+        acceptor: arguments.start.acceptor(),
         configure: arguments.configure.clone(),
         patience: arguments.patience.unwrap_or(patience),
         total: arguments.total_timeout,
@@ -182,6 +230,18 @@ fn action(arguments: &PushArguments) -> Result<Action, Report> {
         _ if !arguments.arguments.is_empty() => {
             Err(usage("cannot use words after `--` without a call", "add `--action call`, or leave them out"))
         }
+        _ if !matches!(arguments.action, ActionName::Start) && !arguments.start.master.is_empty() => Err(usage(
+            "cannot name masters for hosts that start no minion",
+            "add `--action start`, or leave out --master",
+        )),
+        ActionName::Start if arguments.start.master.is_empty() => {
+            Err(usage("cannot start a minion without a master", "name the masters: --master NAME,…"))
+        }
+        ActionName::Start => Ok(Action::Start(Start {
+            peers: arguments.start.master.clone(),
+            pin: arguments.start.pin_master.clone(),
+            wait: arguments.start.wait(),
+        })),
         ActionName::Install => Ok(Action::Install),
         ActionName::Adopt => Ok(Action::Adopt),
     }
@@ -196,6 +256,13 @@ fn hosts(context: &Context, arguments: &PushArguments) -> Result<Vec<Destination
     }
     if hosts.is_empty() {
         return Err(usage("cannot push: no host is named", "name hosts, or a roster with --roster"));
+    }
+    match (&arguments.start.id, &mut hosts[..]) {
+        (None, _) => {}
+        (Some(id), [only]) => only.id = Some(id.clone()),
+        (Some(_), _) => {
+            return Err(usage("cannot give several hosts one id", "name the ids in a roster: each host's own"));
+        }
     }
     for host in &mut hosts {
         host.sudo |= arguments.sudo;
@@ -222,6 +289,7 @@ fn of_roster(context: &Context, path: &Path) -> Result<Vec<Destination>, Report>
         push::destination::check("the host", &entry.host)?;
         entry.user.as_deref().map_or(Ok(()), |user| push::destination::check("the user", user))?;
         Ok(Destination {
+            id: Some(entry.id.clone()),
             name: entry.id,
             host: entry.host,
             user: entry.user,

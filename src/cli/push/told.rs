@@ -6,6 +6,7 @@ use crate::cli::output::Lines;
 use crate::cli::plain::line;
 use crate::cli::terminal::exit;
 use crate::cli::tone::{Place, Tone, Toned};
+use crate::failure::Class;
 use crate::push::{Destination, Outcome};
 use serde_json::{Value, json};
 
@@ -38,8 +39,10 @@ pub(super) fn host(host: &Destination, outcome: &Outcome, width: usize) -> Lines
 
 /// Prints the sum for people, and all hosts in one document for programs.
 pub(super) fn sum(context: &Context, hosts: &[Destination], outcomes: &[Outcome]) {
-    let failed = outcomes.iter().filter(|outcome| outcome.failure.is_some()).count();
-    let sum = format!("{}, {failed} failed", count(outcomes.len(), "host"));
+    let of = |word: &str| outcomes.iter().filter(|outcome| state(outcome) == word).count();
+    let (failed, pending) = (of("failed"), of("pending"));
+    let pending = if pending > 0 { format!(", {pending} pending") } else { String::new() };
+    let sum = format!("{}, {failed} failed{pending}", count(outcomes.len(), "host"));
     let all: Vec<Value> = hosts.iter().zip(outcomes).map(|(host, outcome)| value(host, outcome)).collect();
     context.output.result(sum, json!({"hosts": all}));
 }
@@ -56,6 +59,7 @@ fn wide(text: &str, width: usize) -> String {
 
 fn state(outcome: &Outcome) -> &'static str {
     match outcome {
+        Outcome { failure: Some(failure), .. } if failure.class == Class::Pending => "pending",
         Outcome { failure: Some(_), .. } => "failed",
         Outcome { did, output: None, .. } if did.is_empty() => "unchanged",
         Outcome { .. } => "done",

@@ -23,7 +23,7 @@ use crate::trust_store::{TrustStore, TrustStoreError};
 use crate::version::Release;
 use clap::Args;
 use serde_json::{Value, json};
-use start::StartArguments;
+use start::{StartArguments, Waiting};
 use std::path::{Path, PathBuf};
 
 /// The version of the root that a new host fetches: later roots are found from it.
@@ -99,6 +99,8 @@ struct Setup<'a> {
     fingerprint: Digest,
     effect: Effect,
     done: Vec<(Step, String, bool)>,
+    /// A first agent whose key is not accepted yet.
+    waiting: Option<Waiting>,
 }
 
 /// `sidle setup`
@@ -136,7 +138,7 @@ impl<'a> Setup<'a> {
         };
         let fingerprint = trust::fingerprint(&arguments.fingerprint)?;
         let effect = if arguments.dry_run { Effect::DryRun } else { Effect::Apply };
-        Ok(Self { context, arguments, location, ca, fingerprint, effect, done: Vec::new() })
+        Ok(Self { context, arguments, location, ca, fingerprint, effect, done: Vec::new(), waiting: None })
     }
 
     /// Notes a step and prints it: what was done, or what was done already.
@@ -354,7 +356,12 @@ impl<'a> Setup<'a> {
         let changed = self.done.iter().any(|(_, _, changed)| *changed);
         let next = self.next(installed)?;
         let mut facts = Facts::new();
-        if !changed {
+        if let Some(waiting) = &self.waiting {
+            for peer in &waiting.peers {
+                facts.add("next", peer);
+            }
+            facts.add("then", "run the same `sidle setup` again: it goes on where it stopped");
+        } else if !changed {
             facts.add("nothing to do", "this host is set up");
         }
         if let Some(next) = &next {
@@ -367,6 +374,7 @@ impl<'a> Setup<'a> {
         let value = json!({
             "dry_run": self.effect == Effect::DryRun, "changed": changed, "steps": steps.collect::<Vec<Value>>(), "next": next,
             "package": self.arguments.package, "release": installed.map(|acquired| acquired.installed.release.clone()),
+            "waiting": self.waiting,
         });
         self.context.output.result(facts, value);
         Ok(match ended {

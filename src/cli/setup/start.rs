@@ -17,6 +17,7 @@ use crate::store::collect::Effect;
 use crate::supervise::status::SupervisorStatus;
 use crate::version::Release;
 use clap::Args;
+use serde::Serialize;
 use std::path::Path;
 use std::time::Duration;
 
@@ -49,6 +50,17 @@ pub struct StartArguments {
 
 /// Largest file of a first configuration that is read: a few names.
 const CONFIGURATION_BYTES_MAXIMUM: u64 = 64 << 10;
+
+/// A first agent whose key is not accepted yet.
+#[derive(Debug, Serialize)]
+pub(super) struct Waiting {
+    /// Its name at its peers.
+    id: String,
+    /// The fingerprint of its key.
+    key: String,
+    /// What is awaited of each peer, in words.
+    pub(super) peers: Vec<String>,
+}
 
 /// The host, how the release reads its configuration, and how its agent is brought up.
 struct Host<'a> {
@@ -118,8 +130,8 @@ impl Host<'_> {
         Report::of(Class::Conflict, message).hint(hint)
     }
 
-    /// Waits until a master has accepted the key and none lets it wait.
-    fn wait(&self, id: Option<&str>, wait: Duration) -> Result<Introduced, Report> {
+    /// Waits until a master has accepted the key and none lets it wait. Gives what they said last, and what is still awaited of whom.
+    fn wait(&self, id: Option<&str>, wait: Duration) -> Result<(Introduced, Vec<String>), Report> {
         let begun = clock::since_boot();
         let mut told = Vec::new();
         loop {
@@ -136,7 +148,7 @@ impl Host<'_> {
             }
             let open: Vec<String> = shown.peers.iter().filter_map(|(name, standing)| waits(name, standing)).collect();
             if open.is_empty() {
-                return Ok(shown);
+                return Ok((shown, open));
             }
             if open != told {
                 self.context.output.step(format!("start: the key of {} is {}", shown.id, shown.key));
@@ -146,8 +158,7 @@ impl Host<'_> {
                 told.clone_from(&open);
             }
             if clock::since_boot().saturating_sub(begun) + INTERVAL > wait {
-                let message = format!("the key of {} ({}) was not accepted in time", shown.id, shown.key);
-                return Err(Report::of(Class::Failed, message).hint(open.join("; ")));
+                return Ok((shown, open));
             }
             clock::sleep(INTERVAL);
         }
@@ -196,7 +207,12 @@ impl<'a> Setup<'a> {
             self.note(Step::Start, format!("would show the key to the masters, and start {package} {release}"), true);
             return Ok(None);
         }
-        let shown = host.wait(start.id.as_deref(), start.wait.unwrap_or(WAIT))?;
+        let (shown, open) = host.wait(start.id.as_deref(), start.wait.unwrap_or(WAIT))?;
+        if !open.is_empty() {
+            self.note(Step::Start, format!("the key of {} ({}) is not accepted yet", shown.id, shown.key), false);
+            self.waiting = Some(Waiting { id: shown.id, key: shown.key, peers: open });
+            return Ok(Some(Class::Pending));
+        }
         let masters: Vec<&str> = shown.peers.iter().map(|(name, _)| name.as_str()).collect();
         self.note(Step::Start, format!("{} accepts the key of {}", masters.join(", "), shown.id), true);
         self.start_supervisor(Step::Start)?;

@@ -1,9 +1,10 @@
 //! The steps on one host. Each looks first, and may be repeated: a host keeps what it has.
 
-use super::complaint::{self, BROKEN, Printed, report};
+mod setup;
+
+use super::complaint::{self, BROKEN, report};
 use super::probe::{self, PROGRAM, Probe};
 use super::program::StaticProgram;
-use super::source::Request;
 use super::ssh::line;
 use super::{Action, Call, Destination, Event, Outcome, Push, Step, files};
 use crate::failure::{Class, Report};
@@ -11,7 +12,6 @@ use crate::os::OsError;
 use crate::os::dialogue::{Dialogue, End, Patience};
 use crate::os::place::Effect;
 use crate::os::process::Program;
-use serde_json::Value;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,8 +20,6 @@ use std::time::Duration;
 const LINE_BYTES_MAXIMUM: usize = 1 << 20;
 /// Longest output of a command that is kept.
 const OUTPUT_BYTES_MAXIMUM: usize = 16 << 20;
-/// Most requests of a host for files. Stops a host that asks for ever.
-const REQUESTS_MAXIMUM: u32 = 100_000;
 /// Most lines before the probe's last one. Stops a host that greets for ever.
 const GREETING_LINES_MAXIMUM: u32 = 10_000;
 /// Room that must be left where the program goes, KiB.
@@ -84,7 +82,7 @@ impl Visit<'_> {
         }
         match &self.push.action {
             Action::Call(call) => self.call(path, call),
-            Action::Install | Action::Adopt => Ok(()),
+            Action::Install | Action::Adopt | Action::Start(_) => Ok(()),
         }
     }
 
@@ -196,126 +194,6 @@ impl Visit<'_> {
         self.run(&attempted, &["sh", "-s"], script.as_bytes())?.require_success(&attempted)
     }
 
-    fn setup_words<'w>(&'w self, path: &'w str, repository: &'w str) -> Vec<String> {
-        let fingerprint = self.push.fingerprint.to_string();
-        let words = [path, "--json", "setup", "--repository", repository, "--fingerprint", &fingerprint, "--package"];
-        words.into_iter().chain([self.push.package.as_str()]).map(str::to_owned).collect()
-    }
-
-    /// `sidle setup` on the host, which asks for what it lacks.
-    fn setup(&mut self, path: &str) -> Result<(), Report> {
-        self.step(Step::Setup);
-        let attempted = format!("set up {}", self.to.name);
-        let mut words = self.setup_words(path, "stdio:");
-        if let Some(release) = &self.push.release {
-            words.extend(["--release".to_owned(), release.to_string()]);
-        }
-        if self.push.action == Action::Adopt {
-            words.push("--adopt".to_owned());
-        }
-        if self.push.effect == Effect::DryRun {
-            words.push("--dry-run".to_owned());
-        }
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let mut dialogue = self.session(&words)?.converse(self.time)?;
-        let mut printed = Printed::default();
-        let result = self.serve(&attempted, &mut dialogue, &mut printed)?;
-        let end = self.end(&attempted, dialogue)?;
-        self.take_result(&attempted, result.as_deref(), &end, &printed)
-    }
-
-    /// Answers requests until the result comes.
-    fn serve(
-        &mut self,
-        attempted: &str,
-        dialogue: &mut Dialogue,
-        printed: &mut Printed,
-    ) -> Result<Option<Vec<u8>>, Report> {
-        let silence = self.time.silence;
-        for _ in 0..REQUESTS_MAXIMUM {
-            let line = dialogue.line(LINE_BYTES_MAXIMUM);
-            let line = line.map_err(|error| self.broken(attempted, &error, silence, &dialogue.stderr_tail()))?;
-            let Some(line) = line else { return Ok(None) };
-            let Some(request) = Request::parse(&line) else {
-                if line.starts_with(b"{") {
-                    return Ok(Some(line));
-                }
-                // A greeting of the shell.
-                printed.take(&line);
-                continue;
-            };
-            let (head, bytes) = self.push.source.answer(&request).encoded();
-            for part in [head.as_bytes(), &bytes] {
-                let said = dialogue.say(part, LINE_BYTES_MAXIMUM, &mut |count| self.sent(count));
-                // A reader that has gone says why by its exit code.
-                said.map_err(|error| self.broken(attempted, &error, silence, &dialogue.stderr_tail()))?;
-            }
-        }
-        Err(Report::of(Class::Failed, format!("cannot {attempted}: it asks for files, or prints, without end")))
-    }
-
-    fn sent(&mut self, count: u64) {
-        self.outcome.bytes_sent = self.outcome.bytes_sent.saturating_add(count);
-        (self.tell)(Event { host: self.number, step: self.outcome.step, bytes_sent: self.outcome.bytes_sent });
-    }
-
-    /// What `sidle setup --json` printed.
-    fn take_result(
-        &mut self,
-        attempted: &str,
-        line: Option<&[u8]>,
-        end: &End,
-        printed: &Printed,
-    ) -> Result<(), Report> {
-        let result = line.and_then(|line| serde_json::from_slice::<Value>(line).ok());
-        let code = end.code;
-        let Some(result) = result.filter(Value::is_object) else {
-            return Err(complaint::of_no_result(attempted, code, &end.errors, printed));
-        };
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        if let Some(error) = result.get("error") {
-            let class = serde_json::from_value(error["class"].clone()).unwrap_or(Class::Failed);
-            let failed = Report::of(class, format!("cannot {attempted}"));
-            let failed = text(&error["message"]).map_or(failed.clone(), |message| failed.because(message));
-            return Err(match text(&error["hint"]) {
-                Some(hint) => failed.hint(hint),
-                None => failed,
-            });
-        }
-        let steps = result["steps"].as_array().into_iter().flatten();
-        self.outcome.did.extend(steps.filter(|step| step["changed"] == true).filter_map(|step| text(&step["text"])));
-        self.outcome.release = text(&result["release"]).or_else(|| self.outcome.release.take());
-        match code.and_then(self.push.class) {
-            None if code == Some(0) => Ok(()),
-            Some(Class::NothingToDo) => Ok(()),
-            class => {
-                let package = &self.push.package;
-                let message = format!("cannot {attempted}: it ended with exit code {}", code.unwrap_or(-1));
-                Err(Report::of(class.unwrap_or(Class::Failed), message)
-                    .hint(format!("look there: `sidle status {package}`, `sidle history {package}`")))
-            }
-        }
-    }
-
-    /// Names the repository in the host's own settings; the host asks it, so that it is known to be there.
-    fn settings(&mut self, path: &str, url: &str) -> Result<(), Report> {
-        self.step(Step::Settings);
-        let attempted = format!("name {url} in the settings of {}", self.to.name);
-        if self.push.effect == Effect::DryRun {
-            self.outcome.did.push(format!("would name {url} in the settings"));
-            return Ok(());
-        }
-        let mut words = self.setup_words(path, url);
-        words.extend(self.outcome.release.iter().flat_map(|release| ["--release".to_owned(), release.clone()]));
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let Ended { output, end } = self.run(&attempted, &words, b"")?;
-        // After greetings of the shell.
-        let mut printed = Printed::default();
-        output.split(|byte| *byte == b'\n').for_each(|line| printed.take(line));
-        let result = output.trim_ascii_end().rsplit(|byte| *byte == b'\n').next();
-        self.take_result(&attempted, result, &end, &printed)
-    }
-
     /// Runs a command of the release.
     fn call(&mut self, path: &str, call: &Call) -> Result<(), Report> {
         self.step(Step::Call);
@@ -340,6 +218,11 @@ impl Visit<'_> {
         failed.map_err(|report| {
             report.hint("read what it printed; the release stays installed, and no minion was started")
         })
+    }
+
+    fn sent(&mut self, count: u64) {
+        self.outcome.bytes_sent = self.outcome.bytes_sent.saturating_add(count);
+        (self.tell)(Event { host: self.number, step: self.outcome.step, bytes_sent: self.outcome.bytes_sent });
     }
 
     fn session(&self, words: &[&str]) -> Result<Program, Report> {

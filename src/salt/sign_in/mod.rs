@@ -136,6 +136,7 @@ struct Named {
 struct Shown {
     id: String,
     key: String,
+    whole: String,
     masters: Vec<Answer>,
 }
 
@@ -175,20 +176,21 @@ impl Introducer for FirstMinion {
         let shown =
             shown.map_err(|why| AgentError::new(format!("cannot show the minion's key to its masters: {why}")))?;
         let late = || AgentError::new("cannot show the minion's key to its masters: Salt did not answer in time");
-        let Shown { id, key, masters } = shown.ok_or_else(late)?;
-        let peers = masters.into_iter().map(|answer| (answer.name.clone(), standing(&id, answer))).collect();
+        let Shown { id, key, whole, masters } = shown.ok_or_else(late)?;
+        let peers = masters.into_iter().map(|answer| (answer.name.clone(), standing(&id, &whole, answer))).collect();
         Ok(Introduced { id, key, peers })
     }
 }
 
-fn standing(id: &str, Answer { name, standing, detail }: Answer) -> introduction::Standing {
+/// `whole`: the fingerprint that masters of 3008 print, of the whole file of the key.
+fn standing(id: &str, whole: &str, Answer { name, standing, detail }: Answer) -> introduction::Standing {
     use introduction::Standing as To;
     let refused = |why: &str, remedy: String| To::Refused(format!("master {name} {why}"), remedy);
     match standing {
         Standing::Accepted => To::Accepted,
-        Standing::Pending => {
-            To::Waits(format!("on {name}: `salt-key -f {id}` must show this fingerprint; then `salt-key -a {id}`"))
-        }
+        Standing::Pending => To::Waits(format!(
+            "on {name}: `salt-key -f {id}` must show this fingerprint (Salt 3008.5 and older 3008: {whole}); then `salt-key -a {id}`"
+        )),
         Standing::NoAnswer => To::Silent(detail),
         Standing::Unknown => To::Silent(format!("its answer is not understood: {detail}")),
         Standing::Full => {
@@ -203,7 +205,7 @@ fn standing(id: &str, Answer { name, standing, detail }: Answer) -> introduction
         Standing::KeyChanged => refused(
             &format!("shows another key than the pinned or known one ({detail})"),
             format!(
-                "compare with `salt-key -F master` on {name}; correct --pin-master, or remove the old key from this host's pki directory (minion_master.pub)"
+                "on {name}: `grep -v -e ----- /etc/salt/pki/master/master.pub | sha256sum` prints the right fingerprint (as `salt-key -F master` does, but in Salt 3008.5 and older 3008); correct --pin-master, or remove the old key from this host's pki directory (minion_master.pub)"
             ),
         ),
     }

@@ -161,17 +161,25 @@ def address(opts, name):
 
 
 def introduce(configuration, scratch, seconds):
-    """Print {"id", "key", "masters"}: the fingerprint of the key, and what each master makes of it."""
+    """
+    Print {"id", "key", "whole", "masters"}: the fingerprint of the key, the other one that masters of 3008 print (of the whole file as a minion sends it:
+    salt#69970), and what each master makes of it.
+    """
+    import hashlib
+
     import salt.config
     import salt.utils.crypt
 
     opts = salt.config.minion_config(os.path.join(configuration, "minion"))
     make_key(opts)
     key = salt.utils.crypt.pem_finger(path=os.path.join(opts["pki_dir"], "minion.pub"), sum_type=opts["hash_type"])
+    with open(os.path.join(opts["pki_dir"], "minion.pub"), encoding="ascii") as pem:
+        whole = hashlib.new(opts["hash_type"], "\n".join(pem.read().strip().splitlines()).encode()).hexdigest()
     asking = prepared(configuration, scratch, int(seconds))
     told = []
     for name in [opts["master"]] if isinstance(opts["master"], str) else opts["master"]:
         uri, reason = address(opts, name)
         word, detail = ("no-answer", reason) if uri is None else safely(asking, {"name": name, "uri": uri})
         told.append({"name": name, "standing": word, "detail": detail})
-    print(json.dumps({"id": opts["id"], "key": key, "masters": told}))
+    whole = ":".join(whole[at : at + 2] for at in range(0, len(whole), 2))
+    print(json.dumps({"id": opts["id"], "key": key, "whole": whole, "masters": told}))

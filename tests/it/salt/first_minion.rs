@@ -15,13 +15,23 @@ use std::process::{Command, Stdio};
 const RELEASE: &str = "3006.30";
 const ID: &str = "first-minion";
 
-/// The fingerprint of a public key as Salt prints it: of the lines between the first and the last.
-fn fingerprint(key: &Path) -> String {
+/// The fingerprint of a public key as minions print it: of the lines between the first and the last.
+pub fn fingerprint(key: &Path) -> String {
     let text = fs::read_to_string(key).unwrap();
     let lines: Vec<&str> = text.trim_end().split_inclusive('\n').collect();
     let digest = Digest::of(lines[1..lines.len() - 1].concat().as_bytes()).to_string();
     let bytes: Vec<&str> = (0..digest.len()).step_by(2).map(|at| &digest[at..at + 2]).collect();
     bytes.join(":")
+}
+
+/// The words after `sidle` of the example for cloud-init, for this repository and this master.
+fn of_cloud_init(url: &str, print: &str, master: &str) -> Vec<String> {
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/cloud-init.yaml")).unwrap();
+    let line = page.lines().find_map(|line| line.trim().strip_prefix("- [sidle, ")?.strip_suffix(']')).unwrap();
+    let instead = [("https://repo.example/sidle", url), ("SHA256", print), ("salt.example", master)];
+    let typed =
+        |word: &str| instead.iter().find(|(written, _)| *written == word).map_or(word, |(_, typed)| *typed).to_owned();
+    line.split(", ").map(|word| typed(word.trim_matches('"'))).collect()
 }
 
 #[test]
@@ -47,7 +57,8 @@ fn a_host_without_a_minion_gets_one_whose_key_a_person_accepts() {
     assert!(planned.contains("would write") && !etc.join("minion.d").exists(), "{planned}");
 
     let mut waiting = Command::new(SIDLE);
-    waiting.arg("--root").arg(host.root()).args(&line).args(["--wait", "3m"]);
+    waiting.arg("--root").arg(host.root()).args(of_cloud_init(&url, &print, master.address));
+    waiting.args(["--release", &release, "--id", ID]);
     let mut waiting = waiting.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
     let pending = master.keys().join("minions_pre").join(ID);
     eventually(START_SECONDS, "the key waits at the master", || {

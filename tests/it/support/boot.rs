@@ -116,7 +116,8 @@ impl Machine {
         Self::unpacked(Made { suite, package: DEMO, shares_network: false })
     }
 
-    fn unpacked(made: Made) -> Self {
+    /// The same of something else.
+    pub fn unpacked(made: Made) -> Self {
         let directory = tempfile::Builder::new().prefix("machine").tempdir().unwrap();
         let point = directory.path().join("root");
         fs::create_dir(&point).unwrap();

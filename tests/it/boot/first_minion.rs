@@ -1,0 +1,126 @@
+//! A booted host that has nothing gets a minion by one push from its master, with no network but the way to it: over real sshd, by the host's own systemd.
+
+use crate::salt::first_minion::fingerprint;
+use crate::support::boot::{Machine, Made};
+use crate::support::loopback;
+use crate::support::minions;
+use crate::support::release::static_program;
+use crate::support::roots::Roots;
+use crate::support::salt::{Master, tree};
+use crate::support::stage::{Host, Ran, SALT, text};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+const RELEASE: &str = "3006.30";
+const ID: &str = "web17.example.org";
+
+/// A directory with the master's own `salt-key`.
+fn salt_key(master: &Master) -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    let enter = "import sys; sys.argv[0] = 'salt-key'; from salt.scripts import salt_key; salt_key()";
+    let script = format!("#!/bin/sh\nexec {} -E -s -B -c \"{enter}\" \"$@\"\n", text(&master.place().python));
+    let program = place.path().join("salt-key");
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    place
+}
+
+/// Who pushes to the one host, `r0`.
+struct Pusher {
+    host: Host,
+    roots: Roots,
+    words: Vec<String>,
+    path: String,
+}
+
+impl Pusher {
+    fn push(&self, words: &[&str]) -> Ran {
+        let config = self.roots.config();
+        let own = ["--json", "push", "r0", "-F", text(&config), "--package", SALT, "--action", "start"];
+        let given: Vec<&str> = self.words.iter().map(String::as_str).collect();
+        self.host.sidle_with(&[&own[..], &given[..], words].concat(), &[("PATH", &self.path)])
+    }
+}
+
+fn keys(master: &Master, state: &str) -> Vec<String> {
+    let all = fs::read_dir(master.keys().join(state)).unwrap();
+    all.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// The host has Debian's own userland and systemd, sshd's way in, and a configuration that says where the master's port is.
+fn booted(master: &Master) -> Machine {
+    let mut machine = Machine::unpacked(Made { suite: "bookworm", package: SALT, shares_network: true });
+    for directory in ["etc/salt", "etc/sidle/conf.d"] {
+        fs::create_dir_all(machine.path(directory)).unwrap();
+    }
+    let own = format!("master_port: {}\nuser: root\n", master.request_port());
+    fs::write(machine.path("etc/salt/minion"), own).unwrap();
+    fs::write(machine.path("etc/sidle/conf.d/salt.toml"), "probation = \"2s\"\nrehearsal = \"off\"\n").unwrap();
+    machine.start();
+    machine
+}
+
+#[test]
+fn a_host_that_has_nothing_gets_a_minion_by_one_push_and_its_key_is_accepted_by_its_fingerprint() {
+    let (author, of_master) = (minions::author_of(&minions::LONG_TERM), tree("3008.5"));
+    let bundle = author.salt(RELEASE);
+    loopback::alone();
+    let master = Master::start(&of_master, false);
+    let machine = booted(&master);
+    let programs = salt_key(&master);
+    let (release, given) = (format!("{RELEASE}-1"), [text(&bundle), &author.fingerprint()].map(str::to_owned));
+    let program = static_program();
+    let options = ["--repository", &given[0], "--fingerprint", &given[1], "--release", &release, "--program"];
+    let words = [&options[..], &[text(&program), "--master", master.address]].concat();
+    let pusher = Pusher {
+        host: Host::bare(),
+        roots: Roots::entered_by(&machine.enter()),
+        words: words.into_iter().map(str::to_owned).collect(),
+        path: format!("{}:{}", text(programs.path()), std::env::var("PATH").unwrap()),
+    };
+    let configuration: PathBuf = master.place().configuration.parent().unwrap().to_owned();
+    let accept = ["--accept", "--master-config", text(&configuration)];
+
+    // Without the right to accept, somebody else has to: by the fingerprint that the host has.
+    let waits = pusher.push(&["--id", ID]);
+    assert_eq!(waits.code, Some(4), "{waits:?}");
+    let host = &waits.json()["hosts"][0];
+    let mine = fingerprint(&machine.path("etc/salt/pki/minion/minion.pub"));
+    let told = host["error"].to_string();
+    assert!(
+        host["state"] == "pending" && told.contains(&mine) && told.contains(&format!("salt-key -a {ID}")),
+        "{host}"
+    );
+    assert_eq!((keys(&master, "minions_pre"), keys(&master, "minions")), (vec![ID.to_owned()], Vec::new()));
+    assert_eq!(machine.property("ActiveState"), "inactive");
+
+    // A host that gives itself a name is not believed: it might be another one's.
+    let itself = pusher.push(&accept);
+    assert_eq!(itself.code, Some(7), "{itself:?}");
+    assert!(itself.stdout.contains("the host calls itself") && keys(&master, "minions").is_empty(), "{itself:?}");
+
+    let pin = fingerprint(&master.keys().join("master.pub"));
+    let started = pusher.push(&[&["--id", ID, "--pin-master", &pin], &accept[..]].concat());
+    assert_eq!(started.code, Some(0), "{started:?}");
+    let did = started.json()["hosts"][0]["did"].to_string();
+    for expected in [format!("accepted the key of {ID} ({mine})"), format!("started {SALT} {release} as {ID}")] {
+        assert!(did.contains(&expected), "{expected:?} is not in {did}");
+    }
+    assert_eq!(keys(&master, "minions"), [ID]);
+    assert_eq!(
+        (machine.property("ActiveState"), machine.property("UnitFileState")),
+        ("active".into(), "enabled".into())
+    );
+    let answer = master.call_within("20", ID, &["test.version"]);
+    assert!(answer.contains(RELEASE), "{answer}");
+    let first = fs::read_to_string(machine.path("etc/salt/minion.d/10-sidle-setup.conf")).unwrap();
+    assert!(first.contains(&pin) && is_as_it_was(&machine.path("etc/salt/minion")), "{first}");
+
+    let again = pusher.push(&[&["--id", ID, "--pin-master", &pin], &accept[..]].concat());
+    assert_eq!(again.code, Some(3), "{again:?}");
+}
+
+fn is_as_it_was(configuration: &Path) -> bool {
+    fs::read_to_string(configuration).unwrap().lines().count() == 2
+}
