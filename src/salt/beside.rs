@@ -46,7 +46,7 @@ pub fn helpers(main: u32) -> Result<Vec<Identity>, OsError> {
 
 fn ends_with_main(child: &Process) -> Result<bool, OsError> {
     Ok(match Title::of(child.pid)? {
-        Some(Title::Engine) => true,
+        Some(Title::Engine | Title::Logging) => true,
         Some(Title::Payload { .. } | Title::Schedule { .. }) => proc_fs::children(child.pid)?.is_empty(),
         Some(Title::Other(_)) | None => false,
     })

@@ -3,7 +3,7 @@
 //! The children of main append their names to its title (3006.30, 3007.17, 3008.5; `ps -o pid,args --ppid MAIN`):
 //! - `ProcessPayload(jid=J)`: a published job, then ` Minion._thread_return` once its modules are loaded;
 //! - `Schedule(name=N, jid=J)`: a scheduled one, the mine's update included;
-//! - `Engine(…)`: lives as long as the minion: no job;
+//! - `Engine(…)`: lives as long as the minion: no job; up to 3004 the same of `MultiprocessingLoggingQueue`;
 //! - anything else (a command that main runs itself, a fork that has no title yet): not known to be idle.
 //!
 //! Beacons run in main, process managers are no processes of their own.
@@ -60,7 +60,7 @@ pub fn read(config: &MinionConfig, main: u32, layout: Option<Layout>) -> Result<
 fn job_of_child(child: &Process, entries: &[Entry], settled: lingering::Lingering) -> Result<Option<Job>, OsError> {
     let Some(title) = Title::of(child.pid)? else { return Ok(None) };
     let (id, what) = match title {
-        Title::Engine => return Ok(None),
+        Title::Engine | Title::Logging => return Ok(None),
         Title::Payload { jid, begun } => {
             let has_entry = entries.iter().any(|entry| entry.jid == jid);
             if begun && !has_entry && settled.has_returned(child)? {
@@ -115,6 +115,12 @@ mod tests {
         let scheduled = title("Schedule(name=a (b), jid=7)");
         assert_eq!(scheduled, Title::Schedule { name: "a (b)".to_owned(), jid: "7".to_owned() });
         assert_eq!(title("Engine(salt.loaded.int.engines.test)"), Title::Engine);
+        // Salt 3000.9 and 3004.2.
+        assert_eq!(title("MultiprocessingLoggingQueue"), Title::Logging);
+        assert_eq!(
+            title("Schedule(name=MultiprocessingLoggingQueue, jid=7)"),
+            Title::Schedule { name: "MultiprocessingLoggingQueue".to_owned(), jid: "7".to_owned() }
+        );
         assert!(matches!(title("ProcessPayload(jid=2026"), Title::Other(_)), "a title cut short names no jid");
         assert!(matches!(title(""), Title::Other(_)));
     }

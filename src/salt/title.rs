@@ -21,6 +21,8 @@ pub enum Title {
     },
     /// An engine.
     Engine,
+    /// Writes the log for the others (up to 3004).
+    Logging,
     /// Nothing that Salt names.
     Other(String),
 }
@@ -28,13 +30,14 @@ pub enum Title {
 impl Title {
     /// Reads the title of a process. The first marker is its own: a descendant's title only grows at the end.
     pub fn parse(title: &str) -> Self {
-        let markers = ["ProcessPayload(jid=", "Schedule(name=", "Engine("];
+        let markers = ["ProcessPayload(jid=", "Schedule(name=", "Engine(", "MultiprocessingLoggingQueue"];
         let first = markers.iter().filter_map(|marker| title.find(marker).map(|at| (at, *marker))).min();
         let Some((at, marker)) = first else { return Self::Other(title.to_owned()) };
         let rest = &title[at + marker.len()..];
         // A title that the space for it cut short names nothing for certain.
         match (marker, rest.split_once(')')) {
             ("Engine(", _) => Self::Engine,
+            ("MultiprocessingLoggingQueue", _) => Self::Logging,
             ("ProcessPayload(jid=", Some((jid, rest))) => {
                 let begun = rest.contains("_thread_return") || rest.contains("_thread_multi_return");
                 Self::Payload { jid: jid.to_owned(), begun }
@@ -51,7 +54,7 @@ impl Title {
     pub fn jid(&self) -> Option<&str> {
         match self {
             Self::Payload { jid, .. } | Self::Schedule { jid, .. } => Some(jid),
-            Self::Engine | Self::Other(_) => None,
+            Self::Engine | Self::Logging | Self::Other(_) => None,
         }
     }
 

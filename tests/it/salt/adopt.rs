@@ -1,6 +1,7 @@
 //! A minion that a distribution's package brought is taken over while it works, and given back.
 
 mod environment;
+mod older;
 mod variety;
 
 use super::handover::bad::{BAD, install_bad};
@@ -14,7 +15,7 @@ use sidle::os::proc_fs;
 use sidle::os::process::{Identity, SignalNumber};
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const OLD: &str = "3006.30";
@@ -38,13 +39,24 @@ impl Packaged {
 
     /// The same with more.
     fn with(wanted: &Wanted<'_>) -> Self {
-        let scene = Scene::idle(wanted);
+        Self::on(Scene::idle(wanted), wanted, |scene| {
+            let name = if wanted.package == SALT { "salt" } else { wanted.package };
+            // Where every user may read it, and with its own names.
+            let tree = scene.host.path("usr/lib").join(wanted.package);
+            copy_renamed(&packaged_tree(OLD), &tree, Some(name).filter(|name| *name != "salt"));
+            tree
+        })
+    }
+
+    /// The same of a tree, or an environment of Python's, which stays where it is.
+    fn of(wanted: &Wanted<'_>, tree: &Path) -> Self {
+        Self::on(Scene::idle(wanted), wanted, |_| tree.to_owned())
+    }
+
+    fn on(scene: Scene, wanted: &Wanted<'_>, tree: impl FnOnce(&Scene) -> PathBuf) -> Self {
         let programs = scene.host.path("usr/bin");
         fs::create_dir_all(&programs).unwrap();
-        let name = if wanted.package == SALT { "salt" } else { wanted.package };
-        // Where every user may read it, and with its own names.
-        let tree = scene.host.path("usr/lib").join(wanted.package);
-        copy_renamed(&packaged_tree(OLD), &tree, Some(name).filter(|name| *name != "salt"));
+        let tree = tree(&scene);
         let prefix = wanted.package.strip_suffix(SALT).expect("it is a minion");
         for program in ["salt-minion", "salt-call"] {
             symlink(tree.join("bin").join(program), programs.join(format!("{prefix}{program}"))).unwrap();
