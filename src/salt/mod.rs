@@ -8,7 +8,6 @@ pub mod doctor;
 pub mod entry;
 pub mod identity;
 pub mod jobs;
-pub mod keys;
 pub mod lingering;
 pub mod masters;
 pub mod names;

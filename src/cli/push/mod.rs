@@ -13,7 +13,7 @@ use crate::failure::{Class, Report};
 use crate::name::PackageName;
 use crate::os::file;
 use crate::push::{self, Action, Call, Destination, Programs, Push, Ssh, Start};
-use crate::salt::keys::SaltKey;
+use crate::salt::sign_in::accepting::SaltKey;
 use crate::salt::{agentless, roster};
 use crate::version::Release;
 use clap::{Args, ValueEnum};

@@ -1,5 +1,7 @@
 //! What masters make of the minion's key: the release's own Salt sends the request that the minion sends at every start.
 
+pub mod accepting;
+
 use crate::agent::introduction::{Configured, FirstFile, Introduced, Introducer, Told};
 use crate::agent::{AgentError, AgentSettings, introduction};
 use crate::os::dir::Dir;
