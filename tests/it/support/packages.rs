@@ -21,7 +21,7 @@ pub const UNIT: &str = "salt-minion.service";
 
 /// Inside the host: where packages lie.
 const PLACE: &str = "srv/packages";
-const SETTINGS: &str = "start_timeout = \"60s\"\nstop_timeout = \"10s\"\nprobation = \"3s\"\nrestart_pause = \"1s\"\n";
+const SETTINGS: &str = "start_timeout = \"180s\"\nstop_timeout = \"10s\"\nprobation = \"3s\"\nrestart_pause = \"1s\"\n";
 
 /// A kind of package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 /// The newest release that is tested: masters run it, since a master may be newer than its minions, but not older.
 pub const MASTER: &str = "3008.5";
 
-/// Short times, but such as a real minion on a busy machine can keep. A rehearsal loads all of Salt twice, which takes longer than the rest of a
+/// Short times, but such as a real minion on a crowded machine can keep. A rehearsal loads all of Salt twice, which takes longer than the rest of a
 /// switch: scenes that are about one ask for it.
-const SETTINGS: &str = "start_timeout = \"60s\"\nstop_timeout = \"10s\"\nprobation = \"3s\"\nrestart_pause = \"1s\"\njob_splay = \"0s\"\n\
+const SETTINGS: &str = "start_timeout = \"180s\"\nstop_timeout = \"10s\"\nprobation = \"3s\"\nrestart_pause = \"1s\"\njob_splay = \"0s\"\n\
     rehearsal = \"off\"\nrehearsal_timeout = \"240s\"\n";
 
 /// The release that carries least: it keeps the process of each job for half a minute after the job returned, and these processes cost

@@ -8,7 +8,7 @@ use crate::support::stage::{Host, SALT};
 use crate::support::stream::Marks;
 use std::fs;
 
-const SETTINGS: &str = "start_timeout = \"60s\"\nstop_timeout = \"10s\"\nprobation = \"3s\"\n";
+const SETTINGS: &str = "start_timeout = \"180s\"\nstop_timeout = \"10s\"\nprobation = \"3s\"\n";
 
 /// There is no connection that could prove such a minion: no release of it was ever committed.
 #[test]

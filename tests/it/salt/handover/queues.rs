@@ -1,6 +1,6 @@
 //! Jobs that wait in Salt's queues on disk. Its releases keep them in different places, and none takes over what another one has queued.
 
-use super::{NEW, OLD, ended_within, overlap, phase, reaches, version};
+use super::{NEW, OLD, ended_within, phase, reaches, version};
 use crate::support::eventually;
 use crate::support::scene::{ID, Scene, Wanted};
 use crate::support::stage::text;
@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 /// Its queues are directly in `cachedir`; those of `OLD` are in `cachedir/queues`, a directory for each master.
 const OTHER_LAYOUT: &str = "3006.25";
 
-/// Longer than a switch takes to its last phase.
-const SLOW_SECONDS: u64 = 30;
+/// The slow state waits for a file, but not for ever.
+const SLOW_SECONDS: u64 = 400;
 
 /// Both queues of states.
 fn queues(scene: &Scene) -> [PathBuf; 2] {
@@ -26,27 +26,44 @@ fn waiting(queue: &Path) -> usize {
     names.filter(|name| name.to_string_lossy().starts_with("queued_")).count()
 }
 
-/// Publishes a state that writes its name, and the release that it runs in, into the file; behind other states it waits its turn.
-fn publish(scene: &Scene, file: &Path, name: &str, seconds: u64) {
+/// The slow state ends once this file is there.
+fn go(file: &Path) -> PathBuf {
+    file.with_extension("go")
+}
+
+/// Publishes a state that waits, and then writes its name, and the release that it runs in, into the file; behind other states it waits its turn.
+fn publish(scene: &Scene, file: &Path, name: &str, wait: &str) {
     // The parent of the shell is the process of the job.
-    let command = format!("sleep {seconds}; echo {name} $(readlink /proc/$PPID/exe) >> {}", text(file));
+    let command = format!("{wait}; echo {name} $(readlink /proc/$PPID/exe) >> {}", text(file));
     scene.master().publish(ID, &["state.single", "cmd.run", &format!("name={command}"), "queue=True"]);
 }
 
 /// A slow state, and two that wait behind it in this queue.
 fn publish_three(scene: &Scene, file: &Path, queue: &Path) {
-    publish(scene, file, "first", SLOW_SECONDS);
+    let slow = format!("for _ in $(seq {SLOW_SECONDS}); do test -e {} && break; sleep 1; done", text(&go(file)));
+    publish(scene, file, "first", &slow);
     eventually(30, "the first state runs", || {
         let running = scene.master().call(ID, &["saltutil.running"]);
         if running.contains("state.single") { Ok(()) } else { Err(running) }
     });
     for (number, name) in ["second", "third"].into_iter().enumerate() {
-        publish(scene, file, name, 1);
+        publish(scene, file, name, "sleep 1");
         eventually(30, &format!("the {name} state waits"), || match waiting(queue) {
             count if count == number + 1 => Ok(()),
             count => Err(format!("{count} wait")),
         });
     }
+}
+
+/// A switch in overlap, whose old process has the slow state still when it has nothing else to do.
+fn overlap_while_slow(scene: &Scene, file: &Path, verb: &str, arguments: &[&str]) {
+    let asked = scene.verb(verb, &[arguments, &["--mode", "overlap", "--no-wait"]].concat());
+    assert_eq!(asked.code, Some(4), "{verb}: {asked:?}");
+    reaches(scene, "finishing-old");
+    fs::write(go(file), "").unwrap();
+    let last = ended_within(120, scene);
+    let (result, downtime) = (last["result"].as_str(), last["downtime_milliseconds"].as_u64());
+    assert_eq!((result, downtime), (Some("committed"), Some(0)), "{last}\n{}", scene.logs());
 }
 
 /// Each of the three has run once, in this release, and nothing waits anywhere.
@@ -67,11 +84,11 @@ fn states_that_wait_in_a_queue_which_the_other_release_does_not_read_are_run_onc
     let (up, down) = (scene.host.path("up"), scene.host.path("down"));
 
     publish_three(&scene, &up, &own);
-    overlap(&scene, "switch", &[&format!("{OLD}-1")]);
+    overlap_while_slow(&scene, &up, "switch", &[&format!("{OLD}-1")]);
     assert_each_once(&scene, &up, OTHER_LAYOUT);
 
     publish_three(&scene, &down, &others);
-    overlap(&scene, "rollback", &[]);
+    overlap_while_slow(&scene, &down, "rollback", &[]);
     assert_each_once(&scene, &down, OLD);
     assert!(version(&scene).contains(OTHER_LAYOUT));
 }
@@ -87,6 +104,8 @@ fn states_that_wait_when_a_minion_is_ended_at_once_are_run_once_by_a_release_tha
     let asked = scene.switch(&[&format!("{OLD}-1"), "--mode", "now", "--no-wait"]);
     assert_eq!(asked.code, Some(4), "{asked:?}");
     reaches(&scene, "probation");
+    // Its shell outlives the minion that was ended.
+    fs::write(go(&file), "").unwrap();
     eventually(60, "the states that waited are run by the new release", || {
         let found = fs::read_to_string(&file).unwrap_or_default();
         let done =
@@ -127,7 +146,7 @@ fn states_that_wait_in_a_queue_which_both_releases_read_are_run_once_by_the_new_
     let scene = Scene::with(&Wanted::of(&[OLD, NEW]));
     let file = scene.host.path("both");
     publish_three(&scene, &file, &queues(&scene)[1]);
-    overlap(&scene, "switch", &[&format!("{NEW}-1")]);
+    overlap_while_slow(&scene, &file, "switch", &[&format!("{NEW}-1")]);
     let found = eventually(60, "all have run", || match fs::read_to_string(&file).unwrap_or_default() {
         found if found.lines().count() >= 3 => Ok(found),
         found => Err(found),
