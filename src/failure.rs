@@ -45,6 +45,8 @@ pub enum Reason {
     Peers,
     /// The release lacks functions that are used here: a line has the kind, the function, and the last day.
     Used,
+    /// The masters have not accepted the key of a host's first minion.
+    KeyNotAccepted,
     /// The repository behind standard input (`stdio:`) is among those that failed.
     StandardInput,
 }

@@ -200,7 +200,9 @@ pub fn all(
 
 /// How a push ended: the class that comes first among the failures of the hosts; None: every host is done.
 pub fn worst(outcomes: &[Outcome]) -> Option<Class> {
-    let failed = outcomes.iter().filter_map(|outcome| outcome.failure.as_ref()).map(|report| report.class).min();
+    let classes = || outcomes.iter().filter_map(|outcome| outcome.failure.as_ref()).map(|report| report.class);
+    // A host that waits is no failure, and must not hide one.
+    let failed = classes().filter(|class| *class != Class::Pending).min().or_else(|| classes().min());
     let unchanged = outcomes.iter().all(|outcome| outcome.did.is_empty() && outcome.output.is_none());
     failed.or_else(|| unchanged.then_some(Class::NothingToDo))
 }
@@ -224,6 +226,8 @@ mod tests {
         assert_eq!(worst(&[same.clone(), same.clone()]), Some(Class::NothingToDo));
         let bad = [of(Some(Class::Failed), &[]), good, of(Some(Class::NotTrusted), &[]), of(Some(Class::NoSpace), &[])];
         assert_eq!(worst(&bad), Some(Class::NotTrusted));
-        assert_eq!(worst(&[same, of(Some(Class::Pending), &[])]), Some(Class::Pending));
+        let waits = of(Some(Class::Pending), &[]);
+        assert_eq!(worst(&[same, waits.clone()]), Some(Class::Pending));
+        assert_eq!(worst(&[waits, of(Some(Class::Failed), &[])]), Some(Class::Failed));
     }
 }

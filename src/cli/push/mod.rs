@@ -5,6 +5,7 @@ mod source;
 mod told;
 
 use super::dry_run::DryRun;
+use super::setup::fingerprint;
 use super::terminal::rows::Rows;
 use super::{Context, Ended, trust, usage};
 use crate::agent::introduction::Acceptor;
@@ -26,7 +27,7 @@ const ROSTER_BYTES_MAXIMUM: u64 = 64 << 20;
 /// The defaults of `--patience`: a takeover may wait for running jobs as long as `switch_deadline` says.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 const PATIENCE_OF_ADOPT: Duration = Duration::from_secs(45 * 60);
-/// The default of `--wait` with `--accept`: a master that is down for a moment is waited for.
+/// The default of `--wait` with `--accept`: an accepted key is let in a moment later, and other masters may have it accepted, too.
 const WAIT: Duration = Duration::from_secs(2 * 60);
 
 /// `sidle push HOST… --repository WHERE --fingerprint SHA256`
@@ -95,7 +96,7 @@ struct StartArguments {
     #[arg(long, requires = "master")]
     id: Option<String>,
     /// With --action start: the fingerprint of the masters' key [default: believe the first key that a master shows]
-    #[arg(long, value_name = "FINGERPRINT", requires = "master")]
+    #[arg(long, value_name = "FINGERPRINT", requires = "master", value_parser = fingerprint)]
     pin_master: Option<String>,
     /// With --action start: accept the keys of these hosts at the master on this machine, each if its fingerprint is the one that the host tells over ssh
     #[arg(long, requires = "master")]
@@ -114,9 +115,13 @@ impl StartArguments {
         self.wait.unwrap_or(if self.accept { WAIT } else { Duration::ZERO })
     }
 
-    fn acceptor(&self) -> Option<Box<dyn Acceptor>> {
-        let key = SaltKey { program: "salt-key".into(), configuration: self.master_config.clone() };
-        self.accept.then(|| -> Box<dyn Acceptor> { Box::new(key) })
+    fn acceptor(&self) -> Result<Option<Box<dyn Acceptor>>, Report> {
+        if !self.accept {
+            return Ok(None);
+        }
+        // salt-key would take its own default for a directory that is not there.
+        let configuration = self.master_config.as_deref().map(file::canonical).transpose()?;
+        Ok(Some(Box::new(SaltKey { program: "salt-key".into(), configuration })))
     }
 }
 
@@ -181,7 +186,7 @@ pub fn push(context: &Context, arguments: &PushArguments) -> Result<Ended, Repor
         package: arguments.package.clone(),
         release: arguments.release.clone(),
         action,
-        acceptor: arguments.start.acceptor(),
+        acceptor: arguments.start.acceptor()?,
         configure: arguments.configure.clone(),
         patience: arguments.patience.unwrap_or(patience),
         total: arguments.total_timeout,
@@ -218,6 +223,10 @@ fn ssh(arguments: &SshArguments, connect: Duration) -> Ssh {
 
 fn action(arguments: &PushArguments) -> Result<Action, Report> {
     match arguments.action {
+        _ if !matches!(arguments.action, ActionName::Start) && !arguments.start.master.is_empty() => Err(usage(
+            "cannot name masters for hosts that start no minion",
+            "add `--action start`, or leave out --master",
+        )),
         ActionName::Call if arguments.arguments.is_empty() => {
             Err(usage("cannot call nothing", "name the function after `--`: `--action call -- test.ping`"))
         }
@@ -230,10 +239,6 @@ fn action(arguments: &PushArguments) -> Result<Action, Report> {
         _ if !arguments.arguments.is_empty() => {
             Err(usage("cannot use words after `--` without a call", "add `--action call`, or leave them out"))
         }
-        _ if !matches!(arguments.action, ActionName::Start) && !arguments.start.master.is_empty() => Err(usage(
-            "cannot name masters for hosts that start no minion",
-            "add `--action start`, or leave out --master",
-        )),
         ActionName::Start if arguments.start.master.is_empty() => {
             Err(usage("cannot start a minion without a master", "name the masters: --master NAME,…"))
         }

@@ -6,7 +6,7 @@ use crate::cli::output::Lines;
 use crate::cli::plain::line;
 use crate::cli::terminal::exit;
 use crate::cli::tone::{Place, Tone, Toned};
-use crate::failure::Class;
+use crate::failure::Reason;
 use crate::push::{Destination, Outcome};
 use serde_json::{Value, json};
 
@@ -59,7 +59,7 @@ fn wide(text: &str, width: usize) -> String {
 
 fn state(outcome: &Outcome) -> &'static str {
     match outcome {
-        Outcome { failure: Some(failure), .. } if failure.class == Class::Pending => "pending",
+        Outcome { failure: Some(failure), .. } if failure.reason == Some(Reason::KeyNotAccepted) => "pending",
         Outcome { failure: Some(_), .. } => "failed",
         Outcome { did, output: None, .. } if did.is_empty() => "unchanged",
         Outcome { .. } => "done",

@@ -24,6 +24,8 @@ use crate::version::Release;
 use clap::Args;
 use serde_json::{Value, json};
 use start::{StartArguments, Waiting};
+
+pub(super) use start::fingerprint;
 use std::path::{Path, PathBuf};
 
 /// The version of the root that a new host fetches: later roots are found from it.

@@ -40,8 +40,8 @@ pub struct StartArguments {
     /// The minion's id [default: Salt's choice, the host's name]
     #[arg(long, requires = "master")]
     id: Option<String>,
-    /// The fingerprint of the masters' key, as `salt-key -F master` prints it there [default: believe the first key that a master shows]
-    #[arg(long, value_name = "FINGERPRINT", requires = "master")]
+    /// The fingerprint of the masters' key, as `salt-key -F master` prints it there (not in Salt 3008.5 and older 3008: docs/first-host.md) [default: believe the first key that a master shows]
+    #[arg(long, value_name = "FINGERPRINT", requires = "master", value_parser = fingerprint)]
     pin_master: Option<String>,
     /// How long to wait for the acceptance of the key [default: 15m]
     #[arg(long, value_name = "TIME", requires = "start", value_parser = crate::config::duration)]
@@ -60,6 +60,18 @@ pub(super) struct Waiting {
     key: String,
     /// What is awaited of each peer, in words.
     pub(super) peers: Vec<String>,
+}
+
+/// A fingerprint as Salt compares it: with colons, in small letters. `sha256sum` prints none.
+pub(in crate::cli) fn fingerprint(text: &str) -> Result<String, String> {
+    let digits: String = text.chars().filter(|c| *c != ':').map(|c| c.to_ascii_lowercase()).collect();
+    if digits.len() < 32 || digits.len() % 2 == 1 || !digits.chars().all(|c| c.is_ascii_hexdigit()) {
+        return Err(
+            "expected the hexadecimal digits of a fingerprint, with or without colons, as in 1f:2e:…".to_owned()
+        );
+    }
+    let bytes: Vec<&str> = (0..digits.len()).step_by(2).filter_map(|at| digits.get(at..at + 2)).collect();
+    Ok(bytes.join(":"))
 }
 
 /// The host, how the release reads its configuration, and how its agent is brought up.
@@ -130,7 +142,7 @@ impl Host<'_> {
         Report::of(Class::Conflict, message).hint(hint)
     }
 
-    /// Waits until a master has accepted the key and none lets it wait. Gives what they said last, and what is still awaited of whom.
+    /// Waits until each master has accepted the key. Gives what they said last, and what is still awaited of whom.
     fn wait(&self, id: Option<&str>, wait: Duration) -> Result<(Introduced, Vec<String>), Report> {
         let begun = clock::since_boot();
         let mut told = Vec::new();
@@ -186,6 +198,10 @@ impl<'a> Setup<'a> {
         let name = instance_of(package, None);
         let store = Store::new(&context.layout, package);
         if let Some(current) = store.current(&name)? {
+            if self.effect == Effect::Apply {
+                self.start_supervisor(Step::Start)?;
+                self.require_supervisor()?;
+            }
             self.note(Step::Start, format!("{package} {current} is started already"), false);
             return Ok(None);
         }
@@ -195,7 +211,11 @@ impl<'a> Setup<'a> {
             return Ok(None);
         };
         let host = self.host(&store, &release)?;
-        host.refuse_running(agents::parts(&store.head(&release)?.agent)?, package)?;
+        // What runs below the supervisor is sidle's own: an earlier run of this command was cut off in the first switch.
+        let is_own = SupervisorStatus::read(&context.layout, &name)?.is_some_and(|status| status.agent.is_some());
+        if !is_own {
+            host.refuse_running(agents::parts(&store.head(&release)?.agent)?, package)?;
+        }
         let (peers, id, pin) = (start.master.clone(), start.id.clone(), start.pin_master.clone());
         let (what, changed) = host.configure(&Told { peers, id, pin }, self.effect)?;
         if changed {
@@ -208,6 +228,12 @@ impl<'a> Setup<'a> {
             return Ok(None);
         }
         let (shown, open) = host.wait(start.id.as_deref(), start.wait.unwrap_or(WAIT))?;
+        if !open.is_empty() && !shown.peers.iter().any(|(_, standing)| matches!(standing, Standing::Waits(_))) {
+            let message = format!("cannot show the key of {} to its masters: {}", shown.id, open.join("; "));
+            let hint =
+                "correct --master; each master must be reachable from this host (Salt's ports are 4505 and 4506)";
+            return Err(Report::of(Class::Failed, message).hint(hint));
+        }
         if !open.is_empty() {
             self.note(Step::Start, format!("the key of {} ({}) is not accepted yet", shown.id, shown.key), false);
             self.waiting = Some(Waiting { id: shown.id, key: shown.key, peers: open });
@@ -216,13 +242,7 @@ impl<'a> Setup<'a> {
         let masters: Vec<&str> = shown.peers.iter().map(|(name, _)| name.as_str()).collect();
         self.note(Step::Start, format!("{} accepts the key of {}", masters.join(", "), shown.id), true);
         self.start_supervisor(Step::Start)?;
-        // One that systemd has just started says so a moment later.
-        if lock::wait(SUPERVISOR_WAIT, || SupervisorStatus::read(&context.layout, &name))?.is_none() {
-            let message = format!("cannot start {package}: no supervisor runs on this host");
-            return Err(
-                Report::of(Class::Failed, message).hint(format!("start one by your init: `sidle supervise {name}`"))
-            );
-        }
+        self.require_supervisor()?;
         let ended = switch(&self.within(), &SwitchArguments::to(package, &release))?;
         match ended {
             Ended::As(class) if class != Class::NothingToDo => return Ok(Some(class)),
@@ -230,6 +250,17 @@ impl<'a> Setup<'a> {
         }
         self.note(Step::Start, format!("started {package} {release} as {}", shown.id), true);
         Ok(None)
+    }
+
+    /// Refuses a host without a supervisor. One that systemd has just started says so a moment later.
+    fn require_supervisor(&self) -> Result<(), Report> {
+        let (layout, package) = (&self.context.layout, &self.arguments.package);
+        let name = instance_of(package, None);
+        if lock::wait(SUPERVISOR_WAIT, || SupervisorStatus::read(layout, &name))?.is_some() {
+            return Ok(());
+        }
+        let message = format!("cannot start {package}: no supervisor runs on this host");
+        Err(Report::of(Class::Failed, message).hint(format!("start one by your init: `sidle supervise {name}`")))
     }
 
     /// The release, and what it is to read.
@@ -252,5 +283,21 @@ impl<'a> Setup<'a> {
         let part = Part::of(file::canonical(store.tree(release)?.path())?, &manifest, &configuration);
         let asking = AgentSettings::new(&configuration).asking(part, Answers::Forgotten);
         Ok(Host { context: self.context, settings: AgentSettings { passed, ..asking }, introducer })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fingerprint_is_pinned_as_salt_compares_it() {
+        let with = ["1f"; 32].join(":");
+        for good in [with.clone(), "1f".repeat(32), "1F".repeat(32), with.to_uppercase()] {
+            assert_eq!(fingerprint(&good), Ok(with.clone()), "{good}");
+        }
+        for bad in ["", "1f:2e", &"1g".repeat(32), &"1f".repeat(32)[1..], "-"] {
+            assert!(fingerprint(bad).is_err(), "{bad}");
+        }
     }
 }

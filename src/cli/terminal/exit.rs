@@ -32,8 +32,9 @@ pub const CODES: [Code; 13] = [
     documented(
         Class::Pending,
         "no error: the switch is still in progress, and continues without this command (after `--no-wait` or `--at-window`, in a Salt job of \
-         the minion, or until a supervisor runs). `sidle status` returns 4 while a switch is in progress",
-        "`sidle status` shows the progress",
+         the minion, or until a supervisor runs). `sidle status` returns 4 while a switch is in progress. After `setup --start` and `push --action start`: the masters \
+         have not accepted the key of the new minion",
+        "`sidle status` shows the progress; accept the key, then run the same command again",
     ),
     documented(
         Class::RolledBack,

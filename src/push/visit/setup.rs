@@ -2,12 +2,12 @@
 
 use super::{Ended, LINE_BYTES_MAXIMUM, Visit};
 use crate::agent::introduction::Acceptor;
-use crate::failure::{Class, Report};
+use crate::failure::{Class, Reason, Report};
 use crate::os::dialogue::{Dialogue, End};
 use crate::os::place::Effect;
 use crate::push::complaint::{self, Printed};
 use crate::push::source::Request;
-use crate::push::{Action, Destination, Start, Step};
+use crate::push::{Action, Destination, Start, Step, destination};
 use serde::Deserialize;
 use serde_json::Value;
 use std::time::Duration;
@@ -54,13 +54,13 @@ impl Visit<'_> {
         words.extend(["--start".to_owned(), "--master".to_owned(), start.peers.join(",")]);
         words.extend(self.to.id.iter().flat_map(|id| ["--id".to_owned(), id.clone()]));
         words.extend(start.pin.iter().flat_map(|pin| ["--pin-master".to_owned(), pin.clone()]));
-        let within = |wait: Duration| [&words[..], &["--wait".to_owned(), format!("{}s", wait.as_secs())]].concat();
+        let within = |wait: Duration| [&words[..], &["--wait".to_owned(), format!("{}ms", wait.as_millis())]].concat();
         if let Some(acceptor) = &self.push.acceptor {
             let Some(waiting) = self.ask(&within(Duration::ZERO))? else { return Ok(()) };
             self.accept(&**acceptor, &waiting)?;
         }
         match self.ask(&within(start.wait))? {
-            Some(waiting) => Err(waiting.report(self.to)),
+            Some(waiting) => Err(waiting.report(self.to)?),
             None => Ok(()),
         }
     }
@@ -69,9 +69,7 @@ impl Visit<'_> {
         let Waiting { id, key, .. } = waiting;
         // A host that was taken over must not get the name of another one.
         if !is_of(self.to, id) {
-            let message = format!("cannot accept the key of {}: the host calls itself {id:?}", self.to.name);
-            let hint = "name the minion's id: --id ID, or as the host's name in a roster";
-            return Err(Report::of(Class::NotTrusted, message).hint(hint));
+            return Err(other_id(self.to, id));
         }
         if acceptor.accept(id, key)? {
             self.outcome.did.push(format!("accepted the key of {id} ({key})"));
@@ -186,20 +184,28 @@ impl Waiting {
         serde_json::from_value(result["waiting"].clone()).ok().filter(|_| class == Some(Class::Pending))
     }
 
-    fn report(self, to: &Destination) -> Report {
+    /// Err: the host tells an id that is none, or not the one that it was given. People would accept it as they read it.
+    fn report(self, to: &Destination) -> Result<Report, Report> {
+        let is_given = to.id.as_ref().is_none_or(|id| *id == self.id);
+        if !is_given || destination::check("the id", &self.id).is_err() {
+            return Err(other_id(to, &self.id));
+        }
         let message = format!("{} waits: nobody has accepted the key of {} ({})", to.name, self.id, self.key);
         let peers = self.peers.join("; ");
-        Report::of(Class::Pending, message).hint(format!("{peers}; then run the same `sidle push` again"))
+        let report = Report::of(Class::Pending, message).reason(Reason::KeyNotAccepted);
+        Ok(report.hint(format!("{peers}; then run the same `sidle push` again")))
     }
 }
 
-/// Whether a host may have this id: the one that it was given, or its own name with a domain.
+fn other_id(to: &Destination, id: &str) -> Report {
+    let message = format!("cannot accept the key of {}: the host calls itself {id:?}", to.name);
+    let hint = "name the minion's id: --id ID, or as the host's name in a roster";
+    Report::of(Class::NotTrusted, message).hint(hint)
+}
+
+/// Whether a host may have this id: the one that it was given, or the name by which the command line reaches it.
 fn is_of(to: &Destination, id: &str) -> bool {
-    if let Some(named) = &to.id {
-        return named == id;
-    }
-    let host = to.host.rsplit('@').next().unwrap_or_default();
-    id.strip_prefix(host).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    to.id.as_deref().or_else(|| to.host.rsplit('@').next()) == Some(id)
 }
 
 #[cfg(test)]
@@ -212,7 +218,8 @@ mod tests {
         let named = Destination { id: Some("db1".into()), ..word("web1") };
         for (to, id, may) in [
             (word("web1"), "web1", true),
-            (word("adm@web1"), "web1.example.org", true),
+            (word("adm@web1"), "web1", true),
+            (word("web1"), "web1.prod.example.org", false),
             (word("web1"), "web12", false),
             (word("web1"), "db1", false),
             (word("web1.example.org"), "web1", false),

@@ -3,13 +3,17 @@
 use crate::agent::introduction::Acceptor;
 use crate::digest::Digest;
 use crate::failure::{Class, Report};
-use crate::os::process::{Program, Said};
+use crate::os::OsError;
+use crate::os::dialogue::{End, Patience};
+use crate::os::process::Program;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long `salt-key` may take: a second, and more with 10,000 keys on a busy master.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Most that it may print: all denied keys of an id come with it, and everybody may send those.
+const OUTPUT_BYTES_MAXIMUM: usize = 16 << 20;
 /// Longest id: a name of a host has 253 characters at most.
 const ID_BYTES_MAXIMUM: usize = 253;
 
@@ -17,6 +21,8 @@ const ID_BYTES_MAXIMUM: usize = 253;
 const ACCEPTED: &str = "minions";
 const WAITING: &str = "minions_pre";
 const REJECTED: &str = "minions_rejected";
+/// How the PEM of a minion's key may be named.
+const FRAMES: [&str; 2] = ["PUBLIC KEY", "RSA PUBLIC KEY"];
 
 /// A master's `salt-key`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +34,8 @@ pub struct SaltKey {
 }
 
 impl SaltKey {
-    fn run(&self, words: &[&str]) -> Result<Said, Report> {
+    /// Runs it; what it prints.
+    fn run(&self, words: &[&str]) -> Result<String, Report> {
         let mut program = Program::new(&self.program);
         if let Some(directory) = &self.configuration {
             program = program.argument("--config-dir").argument(directory);
@@ -37,22 +44,26 @@ impl SaltKey {
         let attempted = format!("run `{} {}`", self.program.display(), words.join(" "));
         let hint = "run `sidle push` on a master, as root, or leave out --accept";
         let failed = |why: String| Report::of(Class::Failed, format!("cannot {attempted}: {why}")).hint(hint);
-        match program.answer_within(PATIENCE).map_err(|error| failed(error.to_string()))? {
-            None => Err(failed(format!("it did not end within {} s", PATIENCE.as_secs()))),
-            Some(said) if !said.success => {
-                let last = said.errors.lines().chain(said.output.lines()).last().unwrap_or("it said nothing");
-                Err(failed(last.trim().to_owned()))
-            }
-            Some(said) => Ok(said),
+        let said = || -> Result<(Vec<u8>, End), OsError> {
+            let mut dialogue = program.converse(Patience::new(PATIENCE, PATIENCE))?;
+            dialogue.close_input();
+            Ok((dialogue.rest(OUTPUT_BYTES_MAXIMUM)?, dialogue.end()?))
+        };
+        let (output, end) = said().map_err(|error| failed(error.to_string()))?;
+        let output = String::from_utf8_lossy(&output).into_owned();
+        if end.code == Some(0) {
+            return Ok(output);
         }
+        let last = output.lines().chain(end.errors.lines()).last().unwrap_or("it said nothing");
+        Err(failed(last.trim().to_owned()))
     }
 
     /// The fingerprint of each key with this id, by what the master has made of it.
     ///
     /// Of the keys themselves: what `salt-key --finger` prints is another fingerprint on masters of 3008.5 and older 3008 (salt#69970).
     fn known(&self, id: &str) -> Result<BTreeMap<String, String>, Report> {
-        let said = self.run(&["--no-color", "--out", "json", "--print", id])?;
-        fingerprints(&said.output, id).ok_or_else(|| {
+        let printed = self.run(&["--no-color", "--out", "json", "--print", id])?;
+        fingerprints(&printed, id).ok_or_else(|| {
             let message = format!("cannot read what `{} --print {id}` prints", self.program.display());
             Report::of(Class::Failed, message)
         })
@@ -111,19 +122,27 @@ fn fingerprints(text: &str, id: &str) -> Option<BTreeMap<String, String>> {
     }
     let all: BTreeMap<String, BTreeMap<String, serde_json::Value>> = serde_json::from_str(text).ok()?;
     let of_id = |(what, mut keys): (String, BTreeMap<String, serde_json::Value>)| {
-        Some((what, fingerprint(keys.remove(id)?.as_str()?)))
+        // What is no key has a fingerprint that no key has.
+        Some((what, keys.remove(id)?.as_str().and_then(fingerprint).unwrap_or_default()))
     };
     Some(all.into_iter().filter_map(of_id).collect())
 }
 
-/// The SHA-256 fingerprint of a key in PEM as minions print it: of the lines between the first and the last.
-fn fingerprint(pem: &str) -> String {
+/// The SHA-256 fingerprint of a key in PEM as minions print it: of the lines between the first and the last. None: it is not one public key alone, so that
+/// Salt might read another key out of it.
+fn fingerprint(pem: &str) -> Option<String> {
     let lines: Vec<&str> = pem.lines().filter(|line| !line.trim().is_empty()).collect();
-    let body = lines.get(1..lines.len().saturating_sub(1)).unwrap_or_default();
+    let [first, body @ .., last] = &lines[..] else { return None };
+    let is_key = FRAMES
+        .iter()
+        .any(|name| *first == format!("-----BEGIN {name}-----") && *last == format!("-----END {name}-----"));
+    if !is_key || body.iter().any(|line| line.contains('-')) {
+        return None;
+    }
     let text: String = body.iter().flat_map(|line| [*line, "\n"]).collect();
     let digest = Digest::of(text.as_bytes()).to_string();
     let bytes: Vec<&str> = digest.as_bytes().chunks(2).filter_map(|pair| std::str::from_utf8(pair).ok()).collect();
-    bytes.join(":")
+    Some(bytes.join(":"))
 }
 
 #[cfg(test)]
@@ -143,7 +162,7 @@ mod tests {
     #[test]
     fn the_fingerprints_of_one_id_are_those_that_minions_print() {
         let pem = "-----BEGIN PUBLIC KEY-----\nAAAA\nBBBB\n-----END PUBLIC KEY-----";
-        let expected = fingerprint("x\nAAAA\nBBBB\ny");
+        let expected = fingerprint(pem).unwrap();
         for pem in [pem.to_owned(), format!("{pem}\n"), pem.replace('\n', "\r\n")] {
             let text = serde_json::json!({"local": {"master.pub": "k"}, "minions_pre": {"web1": pem, "web2": "k"}});
             let found = fingerprints(&text.to_string(), "web1").unwrap();
@@ -152,5 +171,18 @@ mod tests {
         assert_eq!(expected.len(), 95);
         assert_eq!(fingerprints("\n", "web1"), Some(BTreeMap::new()));
         assert_eq!(fingerprints("no json", "web1"), None);
+    }
+
+    /// The lines between the first and the last are those of the key that is wanted, or the frame is another one.
+    #[test]
+    fn what_is_not_one_key_alone_has_no_fingerprint() {
+        let key = "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----";
+        assert!(fingerprint(key).is_some() && fingerprint(&key.replace("PUBLIC", "RSA PUBLIC")).is_some());
+        let one_line = key.replace('\n', "");
+        for bad in
+            ["", "x", "x\nAAAA\ny", &format!("{key}\n{key}"), &format!("{one_line}\nAAAA\n-----END PUBLIC KEY-----")]
+        {
+            assert_eq!(fingerprint(bad), None, "{bad}");
+        }
     }
 }

@@ -207,7 +207,7 @@ fn standing(id: &str, whole: &str, Answer { name, standing, detail }: Answer) ->
         Standing::KeyChanged => refused(
             &format!("shows another key than the pinned or known one ({detail})"),
             format!(
-                "on {name}: `grep -v -e ----- /etc/salt/pki/master/master.pub | sha256sum` prints the right fingerprint (as `salt-key -F master` does, but in Salt 3008.5 and older 3008); correct --pin-master, or remove the old key from this host's pki directory (minion_master.pub)"
+                "on {name}: `grep -v -e ----- /etc/salt/pki/master/master.pub | sha256sum` prints the right fingerprint (as `salt-key -F master` does, except in Salt 3008.5 and older 3008); correct --pin-master, or remove the old key from this host's pki directory (minion_master.pub)"
             ),
         ),
     }

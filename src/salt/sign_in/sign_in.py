@@ -172,9 +172,9 @@ def introduce(configuration, scratch, seconds):
 
     opts = salt.config.minion_config(os.path.join(configuration, "minion"))
     make_key(opts)
-    key = salt.utils.crypt.pem_finger(path=os.path.join(opts["pki_dir"], "minion.pub"), sum_type=opts["hash_type"])
+    key = salt.utils.crypt.pem_finger(path=os.path.join(opts["pki_dir"], "minion.pub"), sum_type="sha256")
     with open(os.path.join(opts["pki_dir"], "minion.pub"), encoding="ascii") as pem:
-        whole = hashlib.new(opts["hash_type"], "\n".join(pem.read().strip().splitlines()).encode()).hexdigest()
+        whole = hashlib.sha256("\n".join(pem.read().strip().splitlines()).encode()).hexdigest()
     asking = prepared(configuration, scratch, int(seconds))
     told = []
     for name in [opts["master"]] if isinstance(opts["master"], str) else opts["master"]:

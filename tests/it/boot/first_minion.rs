@@ -11,6 +11,7 @@ use crate::support::stage::{Host, Ran, SALT, text};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const RELEASE: &str = "3006.30";
 const ID: &str = "web17.example.org";
@@ -48,17 +49,38 @@ fn keys(master: &Master, state: &str) -> Vec<String> {
     all.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
+/// The fingerprint of the waiting key as this `salt-key` prints it.
+fn printed_by(salt_key: &Path, configuration: &Path) -> String {
+    let mut asking = Command::new(salt_key);
+    asking.args(["--config-dir", text(configuration), "--no-color", "--out", "json", "--finger", ID]);
+    let printed: serde_json::Value = serde_json::from_slice(&asking.output().unwrap().stdout).unwrap();
+    printed["minions_pre"][ID].as_str().unwrap().to_owned()
+}
+
+/// What the site has written already.
+fn own(master: &Master) -> String {
+    format!("master_port: {}\nuser: root\n", master.request_port())
+}
+
 /// The host has Debian's own userland and systemd, sshd's way in, and a configuration that says where the master's port is.
 fn booted(master: &Master) -> Machine {
     let mut machine = Machine::unpacked(Made { suite: "bookworm", package: SALT, shares_network: true });
     for directory in ["etc/salt", "etc/sidle/conf.d"] {
         fs::create_dir_all(machine.path(directory)).unwrap();
     }
-    let own = format!("master_port: {}\nuser: root\n", master.request_port());
-    fs::write(machine.path("etc/salt/minion"), own).unwrap();
+    fs::write(machine.path("etc/salt/minion"), own(master)).unwrap();
     fs::write(machine.path("etc/sidle/conf.d/salt.toml"), "probation = \"2s\"\nrehearsal = \"off\"\n").unwrap();
     machine.start();
     machine
+}
+
+/// The minion answers with the master's key pinned, and the site's own configuration is as it was.
+fn is_served(master: &Master, machine: &Machine, pin: &str) {
+    let answer = master.call_within("20", ID, &["test.version"]);
+    assert!(answer.contains(RELEASE), "{answer}");
+    let first = fs::read_to_string(machine.path("etc/salt/minion.d/10-sidle-setup.conf")).unwrap();
+    assert!(first.contains(pin), "{first}");
+    assert_eq!(fs::read_to_string(machine.path("etc/salt/minion")).unwrap(), own(master));
 }
 
 #[test]
@@ -92,6 +114,9 @@ fn a_host_that_has_nothing_gets_a_minion_by_one_push_and_its_key_is_accepted_by_
         host["state"] == "pending" && told.contains(&mine) && told.contains(&format!("salt-key -a {ID}")),
         "{host}"
     );
+    // A master of 3008.5 prints another fingerprint of the same key: that one is told, too.
+    let theirs = printed_by(&programs.path().join("salt-key"), &configuration);
+    assert!(theirs != mine && told.contains(&theirs), "{theirs} is not in {told}");
     assert_eq!((keys(&master, "minions_pre"), keys(&master, "minions")), (vec![ID.to_owned()], Vec::new()));
     assert_eq!(machine.property("ActiveState"), "inactive");
 
@@ -100,8 +125,9 @@ fn a_host_that_has_nothing_gets_a_minion_by_one_push_and_its_key_is_accepted_by_
     assert_eq!(itself.code, Some(7), "{itself:?}");
     assert!(itself.stdout.contains("the host calls itself") && keys(&master, "minions").is_empty(), "{itself:?}");
 
+    // As `sha256sum` prints it.
     let pin = fingerprint(&master.keys().join("master.pub"));
-    let started = pusher.push(&[&["--id", ID, "--pin-master", &pin], &accept[..]].concat());
+    let started = pusher.push(&[&["--id", ID, "--pin-master", &pin.replace(':', "")], &accept[..]].concat());
     assert_eq!(started.code, Some(0), "{started:?}");
     let did = started.json()["hosts"][0]["did"].to_string();
     for expected in [format!("accepted the key of {ID} ({mine})"), format!("started {SALT} {release} as {ID}")] {
@@ -112,15 +138,7 @@ fn a_host_that_has_nothing_gets_a_minion_by_one_push_and_its_key_is_accepted_by_
         (machine.property("ActiveState"), machine.property("UnitFileState")),
         ("active".into(), "enabled".into())
     );
-    let answer = master.call_within("20", ID, &["test.version"]);
-    assert!(answer.contains(RELEASE), "{answer}");
-    let first = fs::read_to_string(machine.path("etc/salt/minion.d/10-sidle-setup.conf")).unwrap();
-    assert!(first.contains(&pin) && is_as_it_was(&machine.path("etc/salt/minion")), "{first}");
-
+    is_served(&master, &machine, &pin);
     let again = pusher.push(&[&["--id", ID, "--pin-master", &pin], &accept[..]].concat());
     assert_eq!(again.code, Some(3), "{again:?}");
-}
-
-fn is_as_it_was(configuration: &Path) -> bool {
-    fs::read_to_string(configuration).unwrap().lines().count() == 2
 }

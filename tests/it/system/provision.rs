@@ -32,6 +32,24 @@ fn play(work: &Path, variables: &serde_json::Value, more: &[&str]) -> (Option<i3
     (output.status.code(), String::from_utf8_lossy(&said).into_owned())
 }
 
+/// A text would be a master for each of its letters, and a minion is either the first or there already.
+fn first_minions_are_planned_and_need_a_list_of_masters(work: &Path, variables: &serde_json::Value) {
+    let with = |more: serde_json::Value| {
+        let mut all = variables.clone();
+        all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        play(work, &all, &["--check"])
+    };
+    let (code, said) = with(serde_json::json!({"sidle_masters": ["m1.example"], "sidle_id": "web1"}));
+    assert!(code == Some(0) && said.contains("changed=1"), "{said}");
+    for wrong in [
+        serde_json::json!({"sidle_masters": "m1.example"}),
+        serde_json::json!({"sidle_masters": ["m1.example"], "sidle_adopt": true}),
+    ] {
+        let (code, said) = with(wrong);
+        assert!(code == Some(2) && said.contains("Write sidle_masters as a list"), "{code:?}: {said}");
+    }
+}
+
 #[test]
 fn the_ansible_role_sets_a_host_up_once_and_shows_it_first() {
     let author = Author::new();
@@ -61,6 +79,7 @@ fn the_ansible_role_sets_a_host_up_once_and_shows_it_first() {
     let (code, said) = play(work.path(), &variables, &["--check"]);
     assert!(code == Some(0) && said.contains("changed=1"), "a newer release is shown: {said}");
     assert!(!host.path("opt/sidle/demo-agent/versions/1.1-1").exists(), "{said}");
+    first_minions_are_planned_and_need_a_list_of_masters(work.path(), &variables);
     let mut wrong = variables;
     wrong["sidle_fingerprint"] = "0".repeat(64).into();
     let (code, said) = play(work.path(), &wrong, &[]);

@@ -50,8 +50,8 @@ fn salt(version: &str, minor: &str) -> PathBuf {
     place
 }
 
-/// Beside another process it is not taken over, and that costs it nothing; when idle it is, and comes back. What was published while no minion listened
-/// is missed, and nothing else.
+/// Beside another process it is not taken over, and that costs it nothing; when idle it is, and comes back. No job runs twice; what was published while
+/// no minion listened is missed.
 fn is_adopted(version: &str, minor: &str, to: &str) {
     let releases = [to];
     let wanted = Wanted { transport: "minimum_auth_version: 0\n", ..Wanted::of(&releases) };
