@@ -5,7 +5,7 @@ use crate::support::scene::{Scene, Wanted};
 use crate::support::stream::Plan;
 
 /// So that what can't be proven is given up soon.
-const SETTINGS: &str = "start_timeout = \"180s\"\n";
+const SETTINGS: &str = "start_timeout = \"80s\"\n";
 
 const NAME: &str = "salt-master.test";
 
