@@ -7,7 +7,7 @@ mod extras;
 mod highstate;
 mod verb;
 
-use crate::support::salt::tree;
+use crate::support::salt::{tree, tree_of_python};
 use crate::support::trees::{contents, put};
 use sidle::os::clock;
 use sidle::os::environment::Passed;
@@ -17,7 +17,6 @@ use sidle::salt::rehearsal::SaltRehearser;
 use sidle::salt::rehearsal::report::{How, RehearsalReport};
 use sidle::switch::rehearsal::performance::{Question, Rehearsing};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt as _;
@@ -83,30 +82,16 @@ impl Host {
     }
 
     fn rehearsed(&self, trial: &str, former: Option<&str>) -> Rehearsal {
-        self.rehearsed_with(trial, former, |_| Vec::new())
+        self.compared(plain(trial), former.map(plain), None)
     }
 
-    fn rehearsed_with(
-        &self,
-        trial: &str,
-        former: Option<&str>,
-        environment: impl Fn(&str) -> Vec<(OsString, OsString)>,
-    ) -> Rehearsal {
-        self.compared(trial, former, environment, None)
-    }
-
-    fn compared(
-        &self,
-        trial: &str,
-        former: Option<&str>,
-        environment: impl Fn(&str) -> Vec<(OsString, OsString)>,
-        states: Option<Asked>,
-    ) -> Rehearsal {
+    fn compared(&self, trial: Part, former: Option<Part>, states: Option<Asked>) -> Rehearsal {
         let run = tempfile::tempdir().unwrap();
-        let part = |version: &str| Part { tree: tree(version), environment: environment(version) };
+        let name = |part: &Part| part.tree.file_name().unwrap().display().to_string();
+        let told = format!("{:?} to {}", former.as_ref().map(name), name(&trial));
         let scene = Scene {
-            trial: part(trial),
-            former: former.map(part).into(),
+            trial,
+            former: former.into(),
             config_directory: self.root.path().join("etc"),
             passed: Passed::default(),
             states,
@@ -123,7 +108,7 @@ impl Host {
             clock::sleep(Duration::from_millis(20));
         };
         println!(
-            "{former:?} to {trial}, {:.1} s:\n{}",
+            "{told}, {:.1} s:\n{}",
             clock::since_boot().saturating_sub(now).as_secs_f32(),
             found.told(false).join("\n")
         );
@@ -159,6 +144,11 @@ impl Host {
         println!("{}", String::from_utf8_lossy(&output.stdout).rsplit_once("\"seconds\"").unwrap().1);
         RehearsalReport::parse(&output.stdout).unwrap()
     }
+}
+
+/// A release with nothing of its host's in its environment.
+fn plain(version: &str) -> Part {
+    Part { tree: tree(version), environment: Vec::new() }
 }
 
 /// The text of the finding that holds `part`; there must be exactly one.
@@ -216,18 +206,18 @@ fn a_rehearsal_names_what_salt_pip_installed_and_the_new_python_does_not_see() {
         let metadata = format!("Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n");
         host.put(&format!("minion/extras-{python}/{package}.dist-info/METADATA"), &metadata);
     }
-    let extras = |python: &str| {
+    let part = |tree: PathBuf, python: &str| {
         let directory = host.root.path().join(format!("minion/extras-{python}"));
-        vec![("SALT_EXTRAS_DIR".into(), directory.into_os_string())]
+        Part { tree, environment: vec![("SALT_EXTRAS_DIR".into(), directory.into_os_string())] }
     };
-    let found = host.rehearsed_with(NEW, Some(OLD), |version| extras(if version == OLD { "3.10" } else { "3.11" }));
+    let found = host.compared(part(tree(NEW), "3.11"), Some(part(tree_of_python(OLD, "3.10"), "3.10")), None);
     let text = one(&found.extras, "1 package that salt-pip installed in ");
     assert!(
         text.contains("minion/extras-3.10 would vanish with Python 3.11.") && text.contains(": site-extra 1.2;"),
         "{text}"
     );
     assert!(!found.notes.iter().any(|note| note.contains("salt-pip")), "{:?}", found.notes);
-    let same = host.rehearsed_with(NEW, Some(OLD), |_| Vec::new());
+    let same = host.rehearsed(NEW, Some(OLD));
     assert!(same.extras.is_empty(), "{same:?}");
 }
 

@@ -51,6 +51,11 @@ pub fn packaged_tree(version: &str) -> PathBuf {
     kept(version, &["--without-guard"])
 }
 
+/// The same from this machine's Python of a minor version, such as `3.10`: for what differs between two Pythons.
+pub fn tree_of_python(version: &str, python: &str) -> PathBuf {
+    made(version, &[], &[("SIDLE_PYTHON", &format!("host:{python}"))])
+}
+
 /// The same from the portable Python that the recipe takes for this version; compiled once, which takes minutes.
 pub fn portable_tree(version: &str) -> PathBuf {
     made(version, &[], &[("SIDLE_PYTHON", "portable")])

@@ -1,7 +1,7 @@
 //! Packages that `salt-pip` has installed for one Python come along to the next one, out of a directory of wheels; no network is there.
 
 use super::{Host, OLD, REHEARSAL_MAX, one, script};
-use crate::support::salt::tree;
+use crate::support::salt::{tree, tree_of_python};
 use crate::support::trees::contents;
 use sidle::os::account::Rights;
 use sidle::os::clock;
@@ -33,7 +33,8 @@ fn part(host: &Host, version: &str, extras: &str) -> Part {
 
 /// What comes of preparing a switch to the next release, extras to be rebuilt out of the host's wheels.
 fn prepared(host: &Host) -> Rehearsal {
-    let (trial, former) = (part(host, NEXT, "extras-3.11"), part(host, OLD, "extras-3.10"));
+    let former = Part { tree: tree_of_python(OLD, "3.10"), ..part(host, OLD, "extras-3.10") };
+    let trial = part(host, NEXT, "extras-3.11");
     prepared_by(host, ExtrasPolicy::Rebuild, trial, Former::Release(former))
 }
 

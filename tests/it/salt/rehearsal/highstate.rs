@@ -1,6 +1,6 @@
 //! The host's own highstate in two releases: what differs is named with its cause, what is the same is said to be so, and no value gets out.
 
-use super::{Host, NEW, OLD, one, script};
+use super::{Host, NEW, OLD, one, plain, script};
 use crate::support::eventually;
 use crate::support::salt::tree;
 use serde_json::Value;
@@ -93,7 +93,7 @@ fn asked(depth: Depth, longest: u64) -> Option<Asked> {
 
 impl Host {
     fn states(&self, depth: Depth) -> Rehearsal {
-        let found = self.compared(NEW, Some(OLD), |_| Vec::new(), asked(depth, 60));
+        let found = self.compared(plain(NEW), Some(plain(OLD)), asked(depth, 60));
         assert!(!format!("{found:?}").contains(SECRET), "{found:?}");
         found
     }

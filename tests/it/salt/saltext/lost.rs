@@ -3,7 +3,7 @@
 use super::why::Fleet;
 use crate::support::eventually;
 use crate::support::relay::{Relay, Way};
-use crate::support::salt::{Master, Minion, START_SECONDS, tree};
+use crate::support::salt::{Master, Minion, START_SECONDS, tree, tree_of_python};
 use crate::support::stage::SIDLE;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 /// Jobs that are published so soon after a start, or after a key was accepted, are told of as such.
 const RECONNECT: Duration = Duration::from_secs(30);
 
-/// Runs on Python 3.10; later ones on 3.11.
 const OLDER: &str = "3006.30";
+
+/// Later than that is the master's of every release but this one.
+const OLDER_PYTHON: &str = "3.10";
 
 /// Its main process gives up a return within seconds.
 const IMPATIENT: &str = "return_retry_timer: 2\nreturn_retry_timer_max: 3\nreturn_retry_tries: 1\n";
@@ -51,7 +53,7 @@ fn goes_to_the_other_master(version: &str) {
 
 /// A minion whose Python is older than the master's does not know such a pattern; nor does a much older Salt know each compound target.
 fn is_not_understood(fleet: &Fleet) {
-    let _older = fleet.minion(OLDER, ("older", "127.0.0.63"), "log_level_logfile: info\n");
+    let _older = fleet.minion_of(&tree_of_python(OLDER, OLDER_PYTHON), ("older", "127.0.0.63"), "log_level_logfile: info\n");
     fleet.master.accept("older");
     fleet.syncs("older");
     for target in [["-E", "olde++r"], ["-C", "E@olde++r"]] {
@@ -70,7 +72,7 @@ fn each_is_named(version: &str) {
     let [request, publish] = &relays;
     let start = |id, address, level: &str| {
         let options = format!("log_level_logfile: {level}\n{IMPATIENT}");
-        fleet.minion_by(version, (id, address), (request.port, publish.port), &options)
+        fleet.minion_by(&tree(version), (id, address), (request.port, publish.port), &options)
     };
     let web1 = start("web1", "127.0.0.61", "info");
     let _web2 = start("web2", "127.0.0.62", "warning");

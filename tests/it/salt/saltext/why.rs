@@ -6,7 +6,7 @@ use crate::support::salt::{Master, Minion, START_SECONDS, tree};
 use crate::support::stage::{SIDLE, text};
 use serde_json::{Value, json};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Commands wait for four seconds here: two, and two more for a minion that does not say that it works on the job.
 const OPTIONS: &str = "timeout: 2\ngather_job_timeout: 2\nsidle: {answer_seconds: 8}\n";
@@ -27,13 +27,17 @@ impl Fleet {
 
     /// A minion with an address of its own: the master tells connections apart by it. `options`: lines of its configuration.
     pub fn minion(&self, version: &str, named: (&str, &str), options: &str) -> Minion {
-        self.minion_by(version, named, (self.master.request_port(), self.master.publish_port()), options)
+        self.minion_of(&tree(version), named, options)
+    }
+
+    pub fn minion_of(&self, tree: &Path, named: (&str, &str), options: &str) -> Minion {
+        self.minion_by(tree, named, (self.master.request_port(), self.master.publish_port()), options)
     }
 
     /// The same by other ports than the master's own.
     pub fn minion_by(
         &self,
-        version: &str,
+        tree: &Path,
         (id, address): (&str, &str),
         (request, publish): (u16, u16),
         options: &str,
@@ -44,7 +48,7 @@ impl Fleet {
              grains: {{ipv4: [{address}], ipv6: []}}\n\
              rejected_retry: True\nsidle: {{program: {SIDLE}}}\n{options}",
         );
-        Minion::start(&tree(version), id, &own)
+        Minion::start(tree, id, &own)
     }
 
     /// Now, or soon: a cache or a log is behind.
