@@ -200,8 +200,12 @@ fn program(tree: &Path, manifest: &Head, request: &RunRequest, store: &Store) ->
         return Err(RunError::NoCommand { command, commands, release: manifest.release() });
     };
     let mut program = Program { arguments, ..Program::new(tree.join(path.as_path())) }.passing(request.passed.clone());
+    let places = places_of_the_host(manifest, request);
     for (name, value) in &manifest.service.environment {
-        program = program.variable(name, Service::expanded(value, &configuration));
+        // The author's value is for hosts that have none.
+        if !(places.contains(&name.as_str()) && request.passed.names(name)) {
+            program = program.variable(name, Service::expanded(value, &configuration));
+        }
     }
     if request.role == RunRole::Tool {
         program.directory = request.directory.clone();
@@ -224,6 +228,12 @@ fn program(tree: &Path, manifest: &Head, request: &RunRequest, store: &Store) ->
         }
     }
     Ok(program)
+}
+
+/// Variables that name a host's own places, and are for the host to say.
+fn places_of_the_host(manifest: &Head, request: &RunRequest) -> &'static [&'static str] {
+    let parts = (request.registry)(&manifest.agent).ok();
+    parts.and_then(|parts| parts.adopter).map_or(&[], |adopter| adopter.shared_variables())
 }
 
 fn service(manifest: &Head, configuration: &Path, more: &[OsString]) -> (String, Vec<OsString>) {

@@ -61,7 +61,8 @@ pub trait Adopter: Sync {
     /// True for a command of a release that a package's agent brings, too: other commands, such as a Python, have other owners on a host.
     fn is_command(&self, name: &str) -> bool;
 
-    /// Variables that an agent's tools need with the value that the agent has: by them both find the same files.
+    /// Variables that name places of the host. An agent's tools need them with the value that the agent has, so that both find the same files; and
+    /// what the host sets counts before what a release sets.
     fn shared_variables(&self) -> &'static [&'static str] {
         &[]
     }

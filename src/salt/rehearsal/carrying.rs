@@ -16,8 +16,8 @@ pub(super) const SCRIPT: &str = include_str!("carrying.py");
 const FINDER_NAME: &str = "_salt_onedir_extras.py";
 /// Names another directory than the usual one.
 const DIRECTORY_VARIABLE: &str = VARIABLES[0];
-/// Without it `salt-pip` would install where the minion does not look.
-pub(in crate::salt) const SHARED: &[&str] = &[DIRECTORY_VARIABLE];
+/// Without the first `salt-pip` would install where the minion does not look.
+pub(in crate::salt) const SHARED: &[&str] = &VARIABLES;
 /// Of many packages each file is read.
 const WAIT: Duration = Duration::from_secs(120);
 

@@ -1,37 +1,34 @@
 //! Trees from a portable Python on hosts whose C library is older than that of the machine that built them: real minions are switched from one
 //! long-term release to the next and back under a stream of jobs, and a tree of the building machine's own Python is refused before a byte is written.
-//! One host is a booted Debian 11, the other one a root with the C library of RHEL 7 and without an init.
+//! Hosts are booted Debians from 11 on, and a root with the C library of RHEL 7 and without an init.
 
 use crate::support::boot::{Machine, Made};
 use crate::support::eventually;
 use crate::support::minions::LONG_TERM;
-use crate::support::mounts::Mounted;
-use crate::support::release::static_program;
+use crate::support::oldest::Oldest;
 use crate::support::salt::{Master, START_SECONDS, portable_tree, tree};
 use crate::support::scene::{ID, MASTER};
-use crate::support::stage::{Author, SALT, sidle, text};
+use crate::support::stage::{Author, SALT};
 use crate::support::stream::{Marks, Plan, Stream};
 use serde_json::Value;
-use sidle::os::proc_fs;
 use std::fs;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use tempfile::TempDir;
 
 /// glibc 2.31 and systemd 247.
 const SUITE: &str = "bullseye";
 const SETTINGS: &str = "probation = \"3s\"\nstart_timeout = \"60s\"\nstop_timeout = \"10s\"\nrestart_pause = \"1s\"\n";
-/// There and back so many times; one of the ways back is a rollback.
+/// There and back so many times; the second way back is a rollback.
 const ROUNDS: usize = 5;
+/// Where other tests switch more often.
+const ROUNDS_MINIMUM: usize = 2;
 
 /// The two long-term releases, packed from portable trees.
-fn packed(author: &Author) -> [PathBuf; 2] {
+pub(super) fn packed(author: &Author) -> [PathBuf; 2] {
     LONG_TERM.map(|version| author.salt_from(version, &portable_tree(version)))
 }
 
 /// Writes the settings and the minion's configuration below a root.
-fn configure(root: &Path, master: &Master) -> Marks {
+pub(super) fn configure(root: &Path, master: &Master) -> Marks {
     for directory in ["etc/salt", "etc/sidle"] {
         fs::create_dir_all(root.join(directory)).unwrap();
     }
@@ -42,8 +39,13 @@ fn configure(root: &Path, master: &Master) -> Marks {
     marks
 }
 
-/// Ten switches under a stream; `inside` runs a command on the host, which must succeed.
-fn there_and_back(what: &str, inside: &dyn Fn(&[&str]) -> String, master: &Master, marks: &Marks) {
+/// Two switches a round under a stream; `inside` runs a command on the host, which must succeed.
+pub(super) fn there_and_back(
+    (what, rounds): (&str, usize),
+    inside: &dyn Fn(&[&str]) -> String,
+    master: &Master,
+    marks: &Marks,
+) {
     let [old, new] = LONG_TERM.map(|version| format!("{version}-1"));
     let serves = |release: &str, version: &str| {
         eventually(START_SECONDS, &format!("{release} serves alone, and answers"), || {
@@ -61,7 +63,7 @@ fn there_and_back(what: &str, inside: &dyn Fn(&[&str]) -> String, master: &Maste
     serves(&old, LONG_TERM[0]);
     marks.started(1);
     let stream = Stream::begin(ID, marks, &[master], &Plan::of(0.7));
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         inside(&["sidle", "switch", SALT, &new]);
         serves(&new, LONG_TERM[1]);
         if round == 1 {
@@ -72,25 +74,51 @@ fn there_and_back(what: &str, inside: &dyn Fn(&[&str]) -> String, master: &Maste
         serves(&old, LONG_TERM[0]);
     }
     let report = stream.end();
+    println!("{}", report.row(what));
     report.assert_lossless(what);
     assert_eq!(report.doubled(), 0, "{report:#?}");
     let history: Value = serde_json::from_str(&inside(&["sidle", "--json", "history", SALT])).unwrap();
     let modes: Vec<&str> =
         history["switches"].as_array().unwrap().iter().filter_map(|each| each["mode"].as_str()).collect();
-    assert_eq!(modes.iter().filter(|mode| **mode == "overlap").count(), 2 * ROUNDS, "{history}");
+    assert_eq!(modes.iter().filter(|mode| **mode == "overlap").count(), 2 * rounds, "{history}");
+}
+
+/// A booted host of a suite, on which the two releases were switched so often.
+fn serve_on(suite: &'static str, rounds: usize) -> (Machine, Author) {
+    let author = Author::new();
+    let bundles = packed(&author);
+    let master = Master::start(&tree(MASTER), true);
+    let mut machine = Machine::of(Made { suite, package: SALT, shares_network: true }, &author, &bundles);
+    let marks = configure(&machine.path(""), &master);
+    machine.boot();
+    let what = format!("portable trees on {suite}");
+    there_and_back((&what, rounds), &|words| machine.inside(words), &master, &marks);
+    (machine, author)
 }
 
 #[test]
 #[ignore = "`scripts/test --long`: two Pythons and their libraries are compiled"]
 fn portable_releases_serve_on_bullseye_and_its_c_library_refuses_a_newer_tree() {
-    let author = Author::new();
-    let bundles = packed(&author);
-    let master = Master::start(&tree(MASTER), true);
-    let mut machine = Machine::of(Made { suite: SUITE, package: SALT, shares_network: true }, &author, &bundles);
-    let marks = configure(&machine.path(""), &master);
-    machine.boot();
-    there_and_back("switches on bullseye", &|words| machine.inside(words), &master, &marks);
+    let (machine, author) = serve_on(SUITE, ROUNDS);
     of_a_newer_c_library_nothing_is_written(&machine, &author);
+}
+
+#[test]
+#[ignore = "`scripts/test --long`: two Pythons and their libraries are compiled"]
+fn portable_releases_serve_on_bookworm() {
+    serve_on("bookworm", ROUNDS_MINIMUM);
+}
+
+#[test]
+#[ignore = "`scripts/test --long`: two Pythons and their libraries are compiled"]
+fn portable_releases_serve_on_trixie() {
+    serve_on("trixie", ROUNDS_MINIMUM);
+}
+
+#[test]
+#[ignore = "`scripts/test --long`: two Pythons and their libraries are compiled"]
+fn portable_releases_serve_on_sid() {
+    serve_on("sid", ROUNDS_MINIMUM);
 }
 
 /// The tree of the Python of the machine that builds. What the signed metadata of the file says of the repository is kept, as always.
@@ -111,79 +139,20 @@ fn of_a_newer_c_library_nothing_is_written(machine: &Machine, author: &Author) {
     println!("{said}");
 }
 
-/// A root whose only C library is glibc 2.17, without an init: the supervisor is its first process.
-struct Oldest {
-    outer: Child,
-    first: u32,
-    root: Mounted,
-    _directory: TempDir,
-}
-
-impl Oldest {
-    fn new(author: &Author, bundles: &[PathBuf], master: &Master) -> (Self, Marks) {
-        let directory = tempfile::Builder::new().prefix("oldest").tempdir().unwrap();
-        let point = directory.path().join("root");
-        fs::create_dir(&point).unwrap();
-        let root = Mounted::tmpfs_at(&point, "size=3g,mode=755");
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/old-root");
-        assert!(Command::new(script).arg(&point).status().unwrap().success(), "scripts/old-root failed");
-        fs::copy(static_program(), point.join("usr/bin/sidle")).unwrap();
-        let marks = configure(&point, master);
-        let metadata = author.repository().join("metadata/1.root.json");
-        let outside = |words: &[&str]| sidle(&[&["--root", text(&point)], words].concat(), &[]).ok();
-        outside(&["trust", "pin", text(&metadata), "--fingerprint", &author.fingerprint()]);
-        for bundle in bundles {
-            outside(&["install", text(bundle)]);
-        }
-        let script = r#"mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" && exec chroot "$1" /usr/bin/sidle supervise salt-minion"#;
-        let log = fs::File::create(point.join("supervisor.log")).unwrap();
-        let mut container = Command::new("unshare");
-        container.args(["--mount", "--pid", "--ipc", "--fork", "--kill-child", "--propagation", "private"]);
-        container
-            .args(["sh", "-c", script, "sh", text(&point)])
-            .env_clear()
-            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-        container.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).process_group(0);
-        let outer = container.spawn().unwrap();
-        let first = eventually(20, "the supervisor listens", || {
-            let children = proc_fs::children(outer.id()).unwrap();
-            let is_there = point.join("run/sidle/salt-minion/control").exists();
-            let first = children.first().filter(|_| is_there).map(|child| child.pid);
-            first.ok_or_else(|| fs::read_to_string(point.join("supervisor.log")).unwrap_or_default())
-        });
-        (Self { outer, first, root, _directory: directory }, marks)
-    }
-
-    /// Runs a command inside, which must succeed; gives what it prints.
-    fn inside(&self, words: &[&str]) -> String {
-        let mut enter = Command::new("nsenter");
-        enter.args(["--target", &self.first.to_string(), "--mount", "--pid", "--ipc", "--root", "--wd=/", "--"]);
-        let output = enter.args(words).env_clear().env("PATH", "/usr/bin:/bin").output().unwrap();
-        let log = || fs::read_to_string(self.root.path().join("supervisor.log")).unwrap_or_default();
-        let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said).into_owned());
-        assert!(output.status.success(), "{words:?}: {said:?}\n{}", log());
-        said[0].clone()
-    }
-}
-
-impl Drop for Oldest {
-    fn drop(&mut self) {
-        // With the first process all others of its namespace end.
-        let _ = self.outer.kill();
-        let _ = self.outer.wait();
-    }
-}
-
 #[test]
 #[ignore = "`scripts/test --long`: two Pythons and their libraries are compiled"]
 fn portable_releases_serve_where_glibc_is_2_17_and_nothing_else_is_there() {
     let author = Author::new();
     let bundles = packed(&author);
     let master = Master::start(&tree(MASTER), true);
-    let (oldest, marks) = Oldest::new(&author, &bundles, &master);
+    let mut oldest = Oldest::new();
+    oldest.has_the_program();
+    let marks = configure(oldest.root(), &master);
+    oldest.install(&author, &bundles);
+    oldest.supervise();
     assert!(oldest.inside(&["/lib64/libc.so.6"]).contains("version 2.17"));
-    fs::copy(&bundles[1], oldest.root.path().join("srv/new.sidle")).unwrap();
+    fs::copy(&bundles[1], oldest.root().join("srv/new.sidle")).unwrap();
     let tried = oldest.inside(&["sidle", "try", "/srv/new.sidle"]);
     assert!(tried.contains("works  salt-call --local test.ping: local: True"), "{tried}");
-    there_and_back("switches on glibc 2.17", &|words| oldest.inside(words), &master, &marks);
+    there_and_back(("switches on glibc 2.17", ROUNDS), &|words| oldest.inside(words), &master, &marks);
 }

@@ -5,6 +5,7 @@ use crate::support::stage::{Author, DEMO, Host, SIDLE, text};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -107,6 +108,44 @@ fn a_release_knows_no_variable_that_is_not_on_the_list() {
     fs::write(host.path("etc/sidle/conf.d/environment.toml"), settings).unwrap();
     let passed = run(&[]);
     assert!(passed.contains("PIP_TARGET") && !passed.contains("KEPT"), "{passed:?}");
+}
+
+/// `SALT_HOME` of the recipe replaced that of the host's unit: what a host's jobs found there was lost with the first release.
+#[test]
+fn where_a_host_keeps_its_files_is_for_the_host_to_say_and_not_for_a_recipe() {
+    let author = Author::new();
+    let bundle = author.printing_its_environment("1.0", "SALT_HOME = \"/of/the/recipe\", OTHER = \"of the recipe\"");
+    let host = Host::new(&author);
+    host.install(&bundle).ok();
+    let of_the_host = [("SALT_HOME", "/of/the/host"), ("OTHER", "of the host")];
+    let is = |printed: &str, home: &str| {
+        let has = |pair: &str| printed.split('\0').any(|other| other == pair);
+        assert!(has(&format!("SALT_HOME={home}")) && has("OTHER=of the recipe"), "{home}: {printed}");
+    };
+    let words = ["run", DEMO, "demo-agent", "--release", "1.0-1"];
+    is(&host.sidle_with(&words, &of_the_host).ok(), "/of/the/recipe");
+    is(
+        &host.sidle_with(&[&["--pass-environment", "SALT_HOME,OTHER"], &words[..]].concat(), &of_the_host).ok(),
+        "/of/the/host",
+    );
+
+    // As a supervisor that has its variables from a unit starts the agent.
+    let agent = |variables: &[(&str, &str)]| {
+        let mut run = Command::new(SIDLE);
+        run.arg("--root").arg(host.root()).args([
+            "run",
+            DEMO,
+            "--release",
+            "1.0-1",
+            "--await-start",
+            "--all-variables",
+        ]);
+        let mut run = run.envs(variables.iter().copied()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        run.stdin.take().unwrap().write_all(b"go\n").unwrap();
+        String::from_utf8(run.wait_with_output().unwrap().stdout).unwrap()
+    };
+    is(&agent(&[]), "/of/the/recipe");
+    is(&agent(&of_the_host), "/of/the/host");
 }
 
 /// A directory that every user may fill, with Python modules of a stranger that leave a mark.

@@ -1,6 +1,6 @@
 //! A release out of what a site has already: the file of Salt's own deb or rpm, or of Uyuni's. Nothing of the package is installed.
 
-use super::upstream::{OLD, packages};
+use super::upstream::{DEFAULT, Layout, OLD, host as installed, packages, salt_pip};
 use crate::support::leftovers;
 use crate::support::packages::{Kind, script};
 use crate::support::salt::{Master, copy_renamed, packaged_tree, tree};
@@ -74,7 +74,7 @@ fn salt_pip_stays_outside(host: &Host, package: &str, programs: &[&str]) {
     assert_eq!(inside.filter(|name| name.starts_with("extras")).count(), 0);
 }
 
-/// The release that is packed from a file answers a master, and takes packages beside it.
+/// A release is packed from a file.
 fn a_package_becomes_a_release(kind: Kind) {
     let (author, files) = (Author::new(), packages(kind, OLD));
     let named = |start: &str| files.iter().find(|file| file.file_name().unwrap().to_str().unwrap().starts_with(start));
@@ -85,8 +85,12 @@ fn a_package_becomes_a_release(kind: Kind) {
     let told = pack(&author, SALT, whole.unwrap());
     assert!(format!("{}{}", told.stdout, told.stderr).contains("needs glibc"), "{told:?}");
     told.ok();
+    serves(&author);
+}
 
-    let (host, master) = (Host::new(&author), Master::start(&tree(MASTER), true));
+/// Its minion answers a master, is replaced side by side, and takes packages beside it.
+fn serves(author: &Author) {
+    let (host, master) = (Host::new(author), Master::start(&tree(MASTER), true));
     let etc = host.path("etc/salt");
     fs::create_dir_all(&etc).unwrap();
     let (root, port) = (host.root(), master.request_port());
@@ -97,7 +101,7 @@ fn a_package_becomes_a_release(kind: Kind) {
     );
     fs::write(etc.join("minion"), own).unwrap();
     fs::write(host.path("etc/sidle/conf.d/salt.toml"), "start_timeout = \"180s\"\nprobation = \"2s\"\n").unwrap();
-    host.install(&bundle(&author, SALT)).ok();
+    host.install(&bundle(author, SALT)).ok();
     salt_pip_stays_outside(&host, SALT, &["bin/salt-pip", "salt-pip"]);
     let _supervisor = host.supervise_instance(SALT);
     host.sidle(&["switch", SALT]).ok();
@@ -137,4 +141,34 @@ fn the_file_of_a_deb_that_is_laid_out_as_uyunis_becomes_a_release() {
     let call =
         ["run", VENV_SALT, "venv-salt-call", "--release", &format!("{OLD}-1"), "--", "-c", text(&etc), "--local"];
     assert!(host.sidle(&[&call[..], &["test.ping"]].concat()).ok().contains("True"));
+}
+
+/// The directory of a host on which Salt's own packages were installed, with what their scriptlets and a running minion have left there. It lies elsewhere
+/// than its programs think.
+fn an_installed_directory_becomes_a_release(layout: Layout) {
+    let author = Author::new();
+    let installed = installed(Kind::Deb, layout);
+    salt_pip(&installed, layout.variables(), &["site_pure"]);
+    let source = installed.machine.path("opt/saltstack/salt");
+    let told = pack(&author, SALT, &source);
+    let said = format!("{}{}", told.stdout, told.stderr);
+    println!("{said}");
+    assert!(said.contains("needs glibc"), "{said}");
+    let left_out = format!("left out {}/extras-3.11: salt-pip installed it on one host", source.display());
+    assert_eq!(said.contains(&left_out), layout == Layout::Legacy, "{said}");
+    told.ok();
+    drop(installed);
+    serves(&author);
+}
+
+#[test]
+#[ignore = "`scripts/test --long`: builds Salt's own packages, of 170 MB each"]
+fn the_directory_that_a_deb_of_salts_own_has_installed_becomes_a_release() {
+    an_installed_directory_becomes_a_release(Layout::Legacy);
+}
+
+#[test]
+#[ignore = "`scripts/test --long`: builds Salt's own packages, of 170 MB each"]
+fn the_directory_that_a_hardened_deb_of_salts_own_has_installed_becomes_a_release() {
+    an_installed_directory_becomes_a_release(Layout::Hardened(DEFAULT));
 }

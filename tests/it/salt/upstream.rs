@@ -39,7 +39,7 @@ def versions():
 
 /// Where the package's minion keeps its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Layout {
+pub(super) enum Layout {
     /// In the package's own tree.
     Legacy,
     /// In a directory that this file names, for the scriptlets and for the unit.
@@ -47,8 +47,11 @@ enum Layout {
 }
 
 /// Where the scriptlets of a deb look, and those of each kind.
-const DEFAULT: &str = "etc/default/salt-setup";
+pub(super) const DEFAULT: &str = "etc/default/salt-setup";
 const SYSCONFIG: &str = "etc/sysconfig/salt-minion-setup";
+
+/// What the unit of a hardened package says for `SALT_HOME`: the recipe of the release says something else.
+const HOME: &str = "/srv/home";
 
 impl Layout {
     /// Where salt-pip installs for the package's minion.
@@ -56,6 +59,14 @@ impl Layout {
         match self {
             Self::Legacy => "opt/saltstack/salt/extras-3.11",
             Self::Hardened(_) => "srv/extras",
+        }
+    }
+
+    /// What salt-pip has to be told for that.
+    pub(super) fn variables(self) -> &'static [&'static str] {
+        match self {
+            Self::Legacy => &[],
+            Self::Hardened(_) => &["SALT_EXTRAS_DIR=/srv/extras"],
         }
     }
 }
@@ -71,7 +82,7 @@ pub(super) fn packages(kind: Kind, version: &str) -> Vec<std::path::PathBuf> {
 }
 
 /// A host on which the minion of Salt's own package answers, with wheels in /srv/packages.
-fn host(kind: Kind, layout: Layout) -> PackagedHost {
+pub(super) fn host(kind: Kind, layout: Layout) -> PackagedHost {
     let host = PackagedHost::without_package(kind, SUITE, NEW, "");
     host.master.file("_modules/site_extras.py", MODULE);
     let python = tree(NEW).join("bin/python3");
@@ -85,7 +96,11 @@ fn host(kind: Kind, layout: Layout) -> PackagedHost {
         fs::write(path, setup).unwrap();
         let drop_ins = host.machine.path("etc/systemd/system").join(format!("{UNIT}.d"));
         fs::create_dir_all(&drop_ins).unwrap();
-        fs::write(drop_ins.join("setup.conf"), format!("[Service]\nEnvironmentFile=/{file}\n")).unwrap();
+        fs::write(
+            drop_ins.join("setup.conf"),
+            format!("[Service]\nEnvironmentFile=/{file}\nEnvironment=SALT_HOME={HOME}\n"),
+        )
+        .unwrap();
     }
     install(&host);
     host.machine.inside(&["systemctl", "enable", "--now", UNIT]);
@@ -117,7 +132,7 @@ fn install_with(host: &PackagedHost, words: &[&str], version: &str) -> String {
 }
 
 /// Installs packages with the salt-pip that is first in the search path.
-fn salt_pip(host: &PackagedHost, variables: &[&str], names: &[&str]) {
+pub(super) fn salt_pip(host: &PackagedHost, variables: &[&str], names: &[&str]) {
     // As a login shell of root's has it.
     let path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     let pip = ["salt-pip", "install", "--no-index", "--find-links", "/srv/packages"];
@@ -188,13 +203,21 @@ fn an_rpm_of_salts_own_is_adopted_with_its_extras_and_given_back_with_a_new_one(
 fn hardened_packages_share_the_directory_that_the_unit_names(kind: Kind, file: &'static str) {
     let host = host(kind, Layout::Hardened(file));
     let extras = host.machine.path(Layout::Hardened(file).extras());
-    salt_pip(&host, &["SALT_EXTRAS_DIR=/srv/extras"], &["site_pure", "site_compiled"]);
+    salt_pip(&host, Layout::Hardened(file).variables(), &["site_pure", "site_compiled"]);
     assert!(extras.join("site_pure").exists());
     host.machine.inside(&["systemctl", "restart", UNIT]);
     sees(&host, "the hook hides them", &[("idna", "of the tree")]);
     host.adopt();
     host.answers(NEW);
     sees(&host, "the release has them", &[EXTRAS[0], EXTRAS[1], ("idna", "of the tree")]);
+    let home = format!("SALT_HOME={HOME}");
+    let leader = host.machine.agent().expect("it runs").to_string();
+    let of_the_minion = host.machine.inside(&["sh", "-c", "tr '\\0' '\\n' <\"/proc/$0/environ\"", &leader]);
+    let of_a_tool =
+        ["sidle", "run", SALT, "python3", "--", "-c", "import os; print('SALT_HOME=' + os.environ['SALT_HOME'])"];
+    for environment in [of_the_minion, host.machine.inside(&of_a_tool)] {
+        assert!(environment.lines().any(|line| line == home), "{environment}");
+    }
     salt_pip(&host, &[], &["site_fourth"]);
     assert!(extras.join("site_fourth").exists(), "where the minion looks");
     sees(&host, "the release has the third", &[EXTRAS[0], EXTRAS[1], ("idna", "of the tree"), FOURTH]);

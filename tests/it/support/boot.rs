@@ -45,7 +45,7 @@ pub struct Machine {
     made: Made,
     running: Option<Running>,
     root: Mounted,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 struct Running {
@@ -122,7 +122,7 @@ impl Machine {
         let point = directory.path().join("root");
         fs::create_dir(&point).unwrap();
         let root = Mounted::tmpfs_at(&point, "size=4g,mode=755");
-        let machine = Self { made, running: None, root, _directory: directory };
+        let machine = Self { made, running: None, root, directory };
         let archive = archive(made.suite);
         done(command("tar").args(["--zstd", "-xf", text(&archive), "-C", text(&point), "--exclude=./dev/*"]));
         // A container has no kernel of its own to load modules into, or to set the network of.
@@ -171,7 +171,9 @@ impl Machine {
     pub fn boot_until(&mut self, words: &[&str]) {
         static BOOTS: AtomicU32 = AtomicU32::new(0);
         let number = BOOTS.fetch_add(1, Ordering::SeqCst);
-        let group = own_group().join(format!("sidle-test-{}-{number}", std::process::id()));
+        // By the directory's random name: another run may number its processes as this one does, in a namespace of its own.
+        let name = self.directory.path().file_name().unwrap_or_default().to_string_lossy();
+        let group = own_group().join(format!("sidle-test-{name}-{number}"));
         fs::create_dir(&group).unwrap_or_else(|error| panic!("this test needs to make {}: {error}", group.display()));
         let boot_id = format!("00000000-0000-4000-8000-{:06x}{number:06x}", std::process::id());
         let mut unshare = command("unshare");

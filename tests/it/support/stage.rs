@@ -147,6 +147,16 @@ impl Author {
         self.packed_from(version, &tree, |recipe| recipe.replace("agent = \"demo\"", "agent = \"salt\""))
     }
 
+    /// A release that calls itself a minion's, prints its environment and ends. The recipe sets these variables.
+    pub fn printing_its_environment(&self, version: &str, environment: &str) -> PathBuf {
+        let tree = self.tree(version, "good");
+        fs::write(tree.join("bin/demo-agent"), "#!/bin/sh\nexec /usr/bin/env -0\n").unwrap();
+        self.packed_from(version, &tree, |recipe| {
+            let recipe = recipe.replace("agent = \"demo\"", "agent = \"salt\"");
+            recipe.replace("environment = {}", &format!("environment = {{ {environment} }}"))
+        })
+    }
+
     /// A good release whose rehearsal says this.
     pub fn refused(&self, version: &str, rehearsal: &str) -> PathBuf {
         let tree = self.tree(version, "good");

@@ -1,56 +1,13 @@
 //! SELinux labels as a real policy gives them: Debian's, judged by libselinux's own program.
 
+use crate::support::labels::{ATTRIBUTE, give, label, policy, told, walk};
 use crate::support::release::selinux_package;
 use crate::support::stage::{Author, DEMO, Host, text};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-
-const ATTRIBUTE: &str = "security.selinux";
-
-/// Debian's policy, compiled below the cache; a host that has it installed would have it in /etc.
-fn policy() -> PathBuf {
-    let output = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/selinux-policy"))
-        .stderr(Stdio::inherit())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "scripts/selinux-policy failed");
-    PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
-}
-
-fn give(host: &Host, policy: &Path, mode: &str) {
-    let to = host.path("etc/selinux/default/contexts");
-    fs::create_dir_all(&to).unwrap();
-    assert!(Command::new("cp").arg("-r").arg(policy).arg(to.join("files")).status().unwrap().success());
-    fs::write(host.path("etc/selinux/config"), format!("# a comment\nSELINUX={mode}\nSELINUXTYPE=default\n")).unwrap();
-}
-
-fn label(path: &Path) -> Option<String> {
-    let mut value = [0_u8; 256];
-    let length = rustix::fs::lgetxattr(path, ATTRIBUTE, &mut value[..]).ok()?;
-    let text = value[..length].strip_suffix(b"\0").expect("with its zero byte, as libselinux writes it");
-    Some(String::from_utf8_lossy(text).into_owned())
-}
-
-/// What libselinux says: path on the host → label.
-fn told(policy: &Path, paths: &BTreeMap<String, &str>) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    for mode in ["file", "dir", "symlink"] {
-        let of: Vec<&String> = paths.iter().filter(|(_, kind)| **kind == mode).map(|(path, _)| path).collect();
-        for some in of.chunks(500) {
-            let mut command = Command::new("matchpathcon");
-            command.arg("-f").arg(policy.join("file_contexts")).args(["-m", mode]).args(some);
-            let output = command.output().expect("this test needs selinux-utils");
-            for line in String::from_utf8_lossy(&output.stdout).lines() {
-                let (path, label) = line.split_once('\t').unwrap();
-                found.insert(path.to_owned(), label.to_owned());
-            }
-        }
-    }
-    found
-}
+use std::path::Path;
+use std::process::Command;
 
 /// Names that policies tell apart: programs, libraries, scripts, logs, keys, in directories that have rules.
 fn more_names(tree: &Path) {
@@ -80,31 +37,13 @@ fn more_names(tree: &Path) {
     }
 }
 
-fn walk(tree: &Path, relative: &Path, found: &mut BTreeMap<String, &str>) {
-    for entry in fs::read_dir(tree.join(relative)).unwrap() {
-        let entry = entry.unwrap();
-        let (path, kind) = (relative.join(entry.file_name()), entry.file_type().unwrap());
-        let kind = if kind.is_symlink() {
-            "symlink"
-        } else if kind.is_dir() {
-            "dir"
-        } else {
-            "file"
-        };
-        found.insert(text(&path).to_owned(), kind);
-        if kind == "dir" {
-            walk(tree, &path, found);
-        }
-    }
-}
-
 #[test]
 fn a_tree_has_the_labels_that_libselinux_would_give_it() {
     let policy = policy();
     let author = Author::new();
     let bundle = author.release_with("1.0", more_names);
     let host = Host::new(&author);
-    give(&host, &policy, "enforcing");
+    give(&host.root(), &policy, "enforcing");
     host.install(&bundle).ok();
     let tree = host.path("opt/sidle/demo-agent/versions/1.0-1");
     let mut inside = BTreeMap::new();
@@ -207,7 +146,7 @@ fn a_policy_that_is_off_labels_nothing() {
     let policy = policy();
     let author = Author::new();
     let host = Host::new(&author);
-    give(&host, &policy, "disabled");
+    give(&host.root(), &policy, "disabled");
     host.install(&author.release("1.0", "good")).ok();
     let tree = host.path("opt/sidle/demo-agent/versions/1.0-1");
     assert_eq!(label(&tree), label(&host.path("etc")), "only the kernel labels it");
