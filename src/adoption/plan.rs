@@ -138,8 +138,11 @@ impl<'a> AdoptionPlan<'a> {
             let hint = format!("end process {}, then `sidle switch {package}` starts a release", found.leader.pid);
             return cannot(why, &hint);
         }
-        let environment = Environment::read(instance.layout(), &unit)?;
         let mode = chosen.mode.unwrap_or(Mode::Overlap);
+        if let Some(why) = adopter.alone(&found).filter(|_| mode == Mode::Overlap) {
+            return Err(cannot_beside(instance, &why));
+        }
+        let environment = Environment::read(instance.layout(), &unit)?;
         Ok(Self { instance, to, manifest, configuration, settings, adopter, found, unit, managed, environment, mode })
     }
 
@@ -296,10 +299,7 @@ impl<'a> AdoptionPlan<'a> {
             Some(report) => report.forbids_overlap(),
             None => Some(format!("it did not load the guard within {} s", GUARD_WAIT.as_secs())),
         };
-        why.map_or(Ok(()), |why| {
-            let hint = "add `--mode idle`: it waits until no job runs; jobs published during the downtime are missed";
-            Err(cannot(self.instance, &format!("the running process cannot run beside another: {why}"), hint))
-        })
+        why.map_or(Ok(()), |why| Err(cannot_beside(self.instance, &why)))
     }
 
     fn wait_for_report(&self, gate: &Gatekeeper) -> Option<GuardReport> {
@@ -312,6 +312,11 @@ impl<'a> AdoptionPlan<'a> {
             clock::sleep(GUARD_INTERVAL);
         }
     }
+}
+
+fn cannot_beside(instance: &AdoptingInstance, why: &str) -> Report {
+    let hint = "add `--mode idle`: it waits until no job runs; jobs published during the downtime are missed";
+    cannot(instance, &format!("the running process cannot run beside another: {why}"), hint)
 }
 
 fn cannot(instance: &AdoptingInstance, why: &str, hint: &str) -> Report {

@@ -76,6 +76,11 @@ pub trait Adopter: Sync {
     /// Finds the running agent of a configuration. `leader`: its first process, if a service manager knows it.
     fn find(&self, settings: &AgentSettings, leader: Option<u32>) -> Result<Option<RunningAgent>, AgentError>;
 
+    /// Why a running agent can never run beside another one; None: nothing is known against it, and its guard says more.
+    fn alone(&self, _found: &RunningAgent) -> Option<String> {
+        None
+    }
+
     /// Asks a running agent to load its guard, which is copied into the directory `copy`. The guard's report in `gate` says whether it did;
     /// [`Adopter::tidy`] removes what the request needed.
     fn guard(&self, settings: &AgentSettings, found: &RunningAgent, gate: &Path, copy: &Path)

@@ -49,9 +49,11 @@ pub enum Standing {
     Refused(String, String),
 }
 
-/// The peers that a configuration names.
+/// The peers that a configuration names, and the agent's own name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Configured {
+    /// The agent's name at its peers.
+    pub id: String,
     /// Their names; None: it names none.
     pub peers: Option<Vec<String>>,
     /// The fingerprint of the key that they must have; None: any key.

@@ -49,18 +49,9 @@ pub struct AdoptArguments {
 
 impl AdoptArguments {
     /// The default instance, to this release.
-    pub(super) fn to(package: &PackageName, release: &Release, dry_run: bool) -> Self {
+    pub(super) fn to(package: &PackageName, release: &Release, mode: Option<ModeName>, dry_run: bool) -> Self {
         let (package, release) = (package.clone(), Some(release.clone()));
-        Self {
-            package,
-            release,
-            instance: None,
-            unit: None,
-            mode: None,
-            dry_run,
-            rehearse: dry_run,
-            starts_supervisor: true,
-        }
+        Self { package, release, instance: None, unit: None, mode, dry_run, rehearse: dry_run, starts_supervisor: true }
     }
 }
 

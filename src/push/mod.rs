@@ -79,8 +79,8 @@ pub struct Push {
 pub enum Action {
     /// Trust the repository, and install the release.
     Install,
-    /// The same, then take the running agent over.
-    Adopt,
+    /// The same, then take the running agent over: in this mode, or the usual one.
+    Adopt(Option<String>),
     /// The same as `Install`, then start the release as the host's first agent.
     Start(Start),
     /// The same as `Install`, then run a command of the release.

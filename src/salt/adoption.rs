@@ -6,7 +6,7 @@
 use super::SaltMinion;
 use super::options::asking::Asker;
 use super::options::{Masters, MinionConfig};
-use super::rehearsal::carrying;
+use super::rehearsal::{carrying, packaged};
 use crate::agent::adoption::{Adopter, ExtrasBack, RunningAgent, Trees};
 use crate::agent::{AgentError, AgentSettings, Subject};
 use crate::os::again::Start;
@@ -51,6 +51,9 @@ const SEND_WAIT: Duration = Duration::from_secs(5);
 /// The units that run a minion, as distributions and Uyuni name them, and where each one's configuration is.
 const UNITS: [(&str, &str); 2] =
     [("salt-minion.service", "/etc/salt"), ("venv-salt-minion.service", "/etc/venv-salt-minion")];
+
+/// The first version whose minion can load the guard.
+const FIRST_WITH_GUARD: u32 = 3006;
 
 /// The processes from main up to the minion's first one: Salt has one above main.
 const ABOVE_MAXIMUM: usize = 2;
@@ -97,6 +100,12 @@ impl Adopter for SaltAdopter {
         Ok(Some(RunningAgent { leader, main, start, configuration, user: config.user }))
     }
 
+    fn alone(&self, found: &RunningAgent) -> Option<String> {
+        let version = packaged::version(&found.leader)?;
+        is_too_old(&version)
+            .then(|| format!("Salt {version} cannot load the guard: that needs {FIRST_WITH_GUARD} or later"))
+    }
+
     fn guard(
         &self,
         settings: &AgentSettings,
@@ -127,6 +136,12 @@ impl Adopter for SaltAdopter {
     fn extras_back(&self, trees: &Trees, record: &str, is_plan: bool) -> Result<ExtrasBack, AgentError> {
         carrying::back(trees, record, is_plan)
     }
+}
+
+/// True if a minion of this version cannot load the guard. What is no version is not too old: its guard says more.
+fn is_too_old(version: &str) -> bool {
+    let digits = version.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
+    digits.parse::<u32>().is_ok_and(|major| major < FIRST_WITH_GUARD)
 }
 
 /// The minion that both are, in the operator's words; None: they are two minions.
@@ -255,6 +270,14 @@ mod tests {
         names.retain(|name| Path::new(name).extension().is_some_and(|extension| extension == "py"));
         names.sort();
         assert_eq!(GUARD.map(|(name, _)| name).to_vec(), names);
+    }
+
+    #[test]
+    fn minions_before_3006_are_too_old_for_the_guard_and_what_is_no_version_is_not() {
+        let old = ["2019.2.8", "3000.9", "3004.2", "3005.5", "3005.1+2.gabc"];
+        assert!(old.iter().all(|version| is_too_old(version)));
+        let young = ["3006.0", "3006.0rc1", "3006.30", "3007.17", "3008.5", "3009.0", "", "unknown"];
+        assert!(!young.iter().any(|version| is_too_old(version)));
     }
 
     #[test]

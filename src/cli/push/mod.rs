@@ -5,6 +5,7 @@ mod source;
 mod told;
 
 use super::dry_run::DryRun;
+use super::order::ModeName;
 use super::setup::fingerprint;
 use super::terminal::rows::Rows;
 use super::{Context, Ended, trust, usage};
@@ -16,6 +17,7 @@ use crate::os::file;
 use crate::push::{self, Action, Call, Destination, Programs, Push, Ssh, Start};
 use crate::salt::sign_in::accepting::SaltKey;
 use crate::salt::{agentless, roster};
+use crate::switch::Mode;
 use crate::version::Release;
 use clap::{Args, ValueEnum};
 use sockets::Sockets;
@@ -54,6 +56,9 @@ pub struct PushArguments {
     /// What to do on each host
     #[arg(long, value_enum, default_value = "install")]
     action: ActionName,
+    /// With --action adopt: how to take over [default: overlap]
+    #[arg(long, value_enum)]
+    mode: Option<ModeName>,
     #[command(flatten)]
     start: StartArguments,
     /// Then name this repository in the settings of each host, which must reach it
@@ -172,7 +177,7 @@ pub fn push(context: &Context, arguments: &PushArguments) -> Result<Ended, Repor
     let programs = Programs::read(&arguments.program)?;
     let sockets = Sockets::make(context)?;
     let patience = match action {
-        Action::Adopt => PATIENCE_OF_ADOPT,
+        Action::Adopt(_) => PATIENCE_OF_ADOPT,
         Action::Start(Start { wait, .. }) => PATIENCE.saturating_add(wait),
         Action::Install | Action::Call(_) => PATIENCE,
     };
@@ -223,6 +228,10 @@ fn ssh(arguments: &SshArguments, connect: Duration) -> Ssh {
 
 fn action(arguments: &PushArguments) -> Result<Action, Report> {
     match arguments.action {
+        _ if !matches!(arguments.action, ActionName::Adopt) && arguments.mode.is_some() => Err(usage(
+            "cannot take over in a mode where nothing is taken over",
+            "add `--action adopt`, or leave out --mode",
+        )),
         _ if !matches!(arguments.action, ActionName::Start) && !arguments.start.master.is_empty() => Err(usage(
             "cannot name masters for hosts that start no minion",
             "add `--action start`, or leave out --master",
@@ -248,7 +257,7 @@ fn action(arguments: &PushArguments) -> Result<Action, Report> {
             wait: arguments.start.wait(),
         })),
         ActionName::Install => Ok(Action::Install),
-        ActionName::Adopt => Ok(Action::Adopt),
+        ActionName::Adopt => Ok(Action::Adopt(arguments.mode.map(|mode| Mode::from(mode).to_string()))),
     }
 }
 

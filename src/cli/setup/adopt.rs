@@ -25,7 +25,8 @@ impl Setup<'_> {
         if self.effect == Effect::Apply {
             self.start_supervisor(Step::Adopt)?;
         }
-        let ended = adopt(&self.within(), &AdoptArguments::to(package, &release, self.effect == Effect::DryRun))?;
+        let (mode, dry_run) = (self.arguments.mode, self.effect == Effect::DryRun);
+        let ended = adopt(&self.within(), &AdoptArguments::to(package, &release, mode, dry_run))?;
         match ended {
             Ended::As(class) if class != Class::NothingToDo => return Ok(Some(class)),
             Ended::As(_) | Ended::Well => {}

@@ -6,6 +6,7 @@ mod start;
 
 use super::facts::Facts;
 use super::host::{install_by, refuse_talk_with_people};
+use super::order::ModeName;
 use super::output::Output;
 use super::wanted::Wanted;
 use super::{Context, Ended, instance_of, trust, usage};
@@ -53,6 +54,9 @@ pub struct SetupArguments {
     /// Start the supervisor, and take over the running agent (minion) of the distribution's package
     #[arg(long)]
     adopt: bool,
+    /// With --adopt: how to take over [default: overlap]
+    #[arg(long, value_enum, requires = "adopt")]
+    mode: Option<ModeName>,
     #[command(flatten)]
     start: StartArguments,
     /// Show what would be done; change nothing

@@ -99,7 +99,7 @@ impl Host<'_> {
         let present = file::read_if_exists(&path, CONFIGURATION_BYTES_MAXIMUM)?;
         // What an earlier run wrote is replaced: by other words of the same person.
         let is_own = present.as_ref().is_some_and(|text| first_line(text) == first_line(first.text.as_bytes()));
-        let Configured { peers, pin } = self.introducer.configured(&self.settings, self.context.layout.root())?;
+        let Configured { peers, pin, .. } = self.introducer.configured(&self.settings, self.context.layout.root())?;
         // The same masters alone are not all that was asked for: a name or a pinned key must be in the configuration, too.
         let has_all = told.id.is_none() && (told.pin.is_none() || told.pin == pin);
         match peers {
@@ -124,7 +124,7 @@ impl Host<'_> {
         let place = Dir::open_or_create(parent, 0o755)?;
         place.write_atomic(name, first.text.as_bytes(), 0o644)?;
         place.sync()?;
-        let Configured { peers, pin } = self.introducer.configured(&self.settings, self.context.layout.root())?;
+        let Configured { peers, pin, .. } = self.introducer.configured(&self.settings, self.context.layout.root())?;
         match peers {
             Some(named) if named != told.peers => Err(self.other(&masters, &named)),
             Some(_) | None if told.pin.is_some() && told.pin != pin => {
@@ -135,6 +135,26 @@ impl Host<'_> {
         }
     }
 
+    /// Refuses other masters, another id and another pinned key than the configuration of a started agent has.
+    fn compare(&self, start: &StartArguments) -> Result<(), Report> {
+        let Configured { id, peers, pin } = self.introducer.configured(&self.settings, self.context.layout.root())?;
+        let named = peers.unwrap_or_default();
+        if !start.master.is_empty() && start.master != named {
+            return Err(self.other(&start.master.join(", "), &named));
+        }
+        if let Some(wanted) = start.id.as_ref().filter(|wanted| **wanted != id) {
+            return Err(other_id(wanted, &id));
+        }
+        let Some(wanted) = start.pin_master.as_ref().filter(|wanted| Some(*wanted) != pin.as_ref()) else {
+            return Ok(());
+        };
+        let directory = self.settings.config_directory.display();
+        let pins = pin.map_or_else(|| "pins none".to_owned(), |pin| format!("pins {pin}"));
+        let message = format!("cannot pin the masters' key {wanted}: the configuration in {directory} {pins}");
+        let hint = "set `master_finger` there yourself, then `sidle restart`; or leave out --pin-master";
+        Err(Report::of(Class::Conflict, message).hint(hint))
+    }
+
     fn other(&self, masters: &str, named: &[String]) -> Report {
         let (directory, named) = (self.settings.config_directory.display(), named.join(", "));
         let message = format!("cannot name {masters}: the configuration in {directory} names {named}");
@@ -143,14 +163,15 @@ impl Host<'_> {
     }
 
     /// Waits until each master has accepted the key. Gives what they said last, and what is still awaited of whom.
-    fn wait(&self, id: Option<&str>, wait: Duration) -> Result<(Introduced, Vec<String>), Report> {
+    ///
+    /// `is_started`: the agent runs already.
+    fn wait(&self, id: Option<&str>, wait: Duration, is_started: bool) -> Result<(Introduced, Vec<String>), Report> {
         let begun = clock::since_boot();
         let mut told = Vec::new();
         loop {
             let shown = self.introducer.introduce(&self.settings, self.context.layout.root())?;
             if let Some(id) = id.filter(|id| **id != *shown.id) {
-                let message = format!("cannot start the minion as {id}: its configuration names it {}", shown.id);
-                return Err(Report::of(Class::Conflict, message).hint("remove the other `id`, or leave out --id"));
+                return Err(other_id(id, &shown.id));
             }
             if let Some((why, remedy)) = shown.peers.iter().find_map(|(_, standing)| match standing {
                 Standing::Refused(why, remedy) => Some((why, remedy)),
@@ -159,7 +180,9 @@ impl Host<'_> {
                 return Err(Report::of(Class::Failed, why.clone()).hint(remedy.clone()));
             }
             let open: Vec<String> = shown.peers.iter().filter_map(|(name, standing)| waits(name, standing)).collect();
-            if open.is_empty() {
+            // A started agent goes on by itself when a silent master is back: only a key to accept is worth a wait.
+            let waits = shown.peers.iter().any(|(_, standing)| matches!(standing, Standing::Waits(_)));
+            if open.is_empty() || (is_started && !waits) {
                 return Ok((shown, open));
             }
             if open != told {
@@ -175,6 +198,11 @@ impl Host<'_> {
             clock::sleep(INTERVAL);
         }
     }
+}
+
+fn other_id(wanted: &str, id: &str) -> Report {
+    let message = format!("cannot start the minion as {wanted}: its configuration names it {id}");
+    Report::of(Class::Conflict, message).hint("remove the other `id`, or leave out --id")
 }
 
 fn first_line(text: &[u8]) -> &[u8] {
@@ -198,12 +226,7 @@ impl<'a> Setup<'a> {
         let name = instance_of(package, None);
         let store = Store::new(&context.layout, package);
         if let Some(current) = store.current(&name)? {
-            if self.effect == Effect::Apply {
-                self.start_supervisor(Step::Start)?;
-                self.require_supervisor()?;
-            }
-            self.note(Step::Start, format!("{package} {current} is started already"), false);
-            return Ok(None);
+            return self.start_again(&store, &current, installed);
         }
         let release = installed.filter(|acquired| self.effect == Effect::Apply || !acquired.installed.fresh);
         let Some(release) = release.map(|acquired| acquired.installed.release.clone()) else {
@@ -227,7 +250,7 @@ impl<'a> Setup<'a> {
             self.note(Step::Start, format!("would show the key to the masters, and start {package} {release}"), true);
             return Ok(None);
         }
-        let (shown, open) = host.wait(start.id.as_deref(), start.wait.unwrap_or(WAIT))?;
+        let (shown, open) = host.wait(start.id.as_deref(), start.wait.unwrap_or(WAIT), false)?;
         if !open.is_empty() && !shown.peers.iter().any(|(_, standing)| matches!(standing, Standing::Waits(_))) {
             let message = format!("cannot show the key of {} to its masters: {}", shown.id, open.join("; "));
             let hint =
@@ -235,9 +258,7 @@ impl<'a> Setup<'a> {
             return Err(Report::of(Class::Failed, message).hint(hint));
         }
         if !open.is_empty() {
-            self.note(Step::Start, format!("the key of {} ({}) is not accepted yet", shown.id, shown.key), false);
-            self.waiting = Some(Waiting { id: shown.id, key: shown.key, peers: open });
-            return Ok(Some(Class::Pending));
+            return Ok(self.wait_for_acceptance(shown, open));
         }
         let masters: Vec<&str> = shown.peers.iter().map(|(name, _)| name.as_str()).collect();
         self.note(Step::Start, format!("{} accepts the key of {}", masters.join(", "), shown.id), true);
@@ -250,6 +271,44 @@ impl<'a> Setup<'a> {
         }
         self.note(Step::Start, format!("started {package} {release} as {}", shown.id), true);
         Ok(None)
+    }
+
+    /// The agent was started before: what is asked for must be so, and its key accepted.
+    fn start_again(
+        &mut self,
+        store: &Store,
+        current: &Release,
+        installed: Option<&Acquired>,
+    ) -> Result<Option<Class>, Report> {
+        let (package, start) = (&self.arguments.package, &self.arguments.start);
+        let host = self.host(store, current)?;
+        host.compare(start)?;
+        let installed = installed.map(|acquired| &acquired.installed.release).filter(|release| *release != current);
+        let other =
+            installed.map(|release| format!("; `sidle switch {package} {release}` switches to the installed release"));
+        let text = format!("{package} {current} is started already{}", other.unwrap_or_default());
+        if self.effect == Effect::DryRun {
+            self.note(Step::Start, text, false);
+            return Ok(None);
+        }
+        self.start_supervisor(Step::Start)?;
+        self.require_supervisor()?;
+        // A clone has a key of its own, which nobody has accepted.
+        let (shown, open) = host.wait(start.id.as_deref(), start.wait.unwrap_or(WAIT), true)?;
+        self.note(Step::Start, text, false);
+        if shown.peers.iter().any(|(_, standing)| matches!(standing, Standing::Waits(_))) {
+            return Ok(self.wait_for_acceptance(shown, open));
+        }
+        for line in open {
+            self.note(Step::Start, line, false);
+        }
+        Ok(None)
+    }
+
+    fn wait_for_acceptance(&mut self, shown: Introduced, open: Vec<String>) -> Option<Class> {
+        self.note(Step::Start, format!("the key of {} ({}) is not accepted yet", shown.id, shown.key), false);
+        self.waiting = Some(Waiting { id: shown.id, key: shown.key, peers: open });
+        Some(Class::Pending)
     }
 
     /// Refuses a host without a supervisor. One that systemd has just started says so a moment later.

@@ -32,8 +32,8 @@ impl Start {
     }
 }
 
-/// setproctitle(3) may have made one word of them all.
-fn words(command: Vec<String>) -> Vec<String> {
+/// The words of a command line: setproctitle(3) may have made one word of them all.
+pub fn words(command: Vec<String>) -> Vec<String> {
     match &command[..] {
         [title] if title.contains(' ') && !Path::new(title).exists() => title.split(' ').map(str::to_owned).collect(),
         _ => command,

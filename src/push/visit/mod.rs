@@ -82,7 +82,7 @@ impl Visit<'_> {
         }
         match &self.push.action {
             Action::Call(call) => self.call(path, call),
-            Action::Install | Action::Adopt | Action::Start(_) => Ok(()),
+            Action::Install | Action::Adopt(_) | Action::Start(_) => Ok(()),
         }
     }
 

@@ -43,7 +43,10 @@ impl Visit<'_> {
         }
         match &push.action {
             Action::Start(start) => return self.start(words, start),
-            Action::Adopt => words.push("--adopt".to_owned()),
+            Action::Adopt(mode) => {
+                words.push("--adopt".to_owned());
+                words.extend(mode.iter().flat_map(|mode| ["--mode".to_owned(), mode.clone()]));
+            }
             Action::Install | Action::Call(_) => {}
         }
         self.ask(&words).map(drop)

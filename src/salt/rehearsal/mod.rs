@@ -10,7 +10,7 @@ pub mod highstate;
 mod highstates;
 pub mod lost;
 pub mod masters;
-mod packaged;
+pub(super) mod packaged;
 pub mod report;
 mod state_words;
 mod uses;

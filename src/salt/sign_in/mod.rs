@@ -129,6 +129,7 @@ impl Drop for Scratch {
 /// What the program says of a configuration.
 #[derive(Deserialize)]
 struct Named {
+    id: String,
     masters: Option<Vec<String>>,
     pin: Option<String>,
 }
@@ -155,9 +156,9 @@ impl Introducer for FirstMinion {
     fn configured(&self, settings: &AgentSettings, root: &Path) -> Result<Configured, AgentError> {
         let named = Self::minion(settings, root)?.call::<Named>("configured", &[], Duration::ZERO);
         let named = named.map_err(|why| AgentError::new(format!("cannot load the minion's configuration: {why}")))?;
-        let Named { masters: peers, pin } = named
+        let Named { id, masters: peers, pin } = named
             .ok_or_else(|| AgentError::new("cannot load the minion's configuration: Salt did not answer in time"))?;
-        Ok(Configured { peers, pin })
+        Ok(Configured { id, peers, pin })
     }
 
     fn file(&self, told: &Told) -> FirstFile {

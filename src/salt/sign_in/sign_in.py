@@ -114,13 +114,14 @@ def ask(configuration, scratch, seconds, masters):
 
 
 def configured(configuration):
-    """Print {"masters", "pin"} as the configuration has them; null: it names none, and pins no key."""
+    """Print {"id", "masters", "pin"} as the configuration has them; null: it names none, and pins no key."""
     import salt.config
 
     defaults = dict(salt.config.DEFAULT_MINION_OPTS, master=None)
     opts = salt.config.minion_config(os.path.join(configuration, "minion"), defaults=defaults)
     named = opts["master"]
-    print(json.dumps({"masters": [named] if isinstance(named, str) else named, "pin": opts.get("master_finger") or None}))
+    named = [named] if isinstance(named, str) else named
+    print(json.dumps({"id": opts["id"], "masters": named, "pin": opts.get("master_finger") or None}))
 
 
 def make_key(opts):
