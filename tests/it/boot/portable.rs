@@ -151,8 +151,12 @@ fn portable_releases_serve_where_glibc_is_2_17_and_nothing_else_is_there() {
     oldest.install(&author, &bundles);
     oldest.supervise();
     assert!(oldest.inside(&["/lib64/libc.so.6"]).contains("version 2.17"));
-    fs::copy(&bundles[1], oldest.root().join("srv/new.sidle")).unwrap();
-    let tried = oldest.inside(&["sidle", "try", "/srv/new.sidle"]);
-    assert!(tried.contains("works  salt-call --local test.ping: local: True"), "{tried}");
+    let between = author.salt_from("3007.17", &portable_tree("3007.17"));
+    for bundle in [&bundles[1], &between] {
+        fs::copy(bundle, oldest.root().join("srv/tried.sidle")).unwrap();
+        let tried = oldest.inside(&["sidle", "try", "/srv/tried.sidle"]);
+        println!("{tried}");
+        assert!(tried.contains("works  salt-call --local test.ping: local: True"), "{tried}");
+    }
     there_and_back(("switches on glibc 2.17", ROUNDS), &|words| oldest.inside(words), &master, &marks);
 }
