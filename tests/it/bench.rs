@@ -4,6 +4,7 @@
 mod deaf;
 mod load;
 mod soak;
+mod uses;
 
 use crate::support::eventually;
 use crate::support::salt::{Master, Minion, START_SECONDS, tree};

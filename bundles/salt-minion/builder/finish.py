@@ -18,7 +18,7 @@ COMPILERS = 4
 COMPILER = """
 import py_compile, sys
 from importlib.util import cache_from_source
-for path in sys.stdin.read().split("\\0"):
+for path in filter(None, sys.stdin.read().split("\\0")):
     try:
         py_compile.compile(path, cache_from_source(path, optimization=""), path, doraise=True,
                            invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)

@@ -5,6 +5,7 @@ mod alone;
 pub mod bad;
 mod broken;
 mod chain;
+mod cluster;
 mod damage;
 mod failover;
 mod kinds;

@@ -1,6 +1,8 @@
 //! salt-ssh believes a stamp in /var/tmp to this day: its tree, cleaned by age, fails for as long as the stamp stays; with our script before it
 //! the next call deploys it anew. Real salt-ssh, real sshd, real systemd-tmpfiles.
 
+mod relenv;
+
 use crate::support::minions;
 use crate::support::ssh::{Preflight, SaltSsh, Target, done, script};
 use crate::support::stage::{Host, SALT, SIDLE, text};

@@ -2,6 +2,7 @@
 
 pub mod answers;
 pub mod boot;
+pub mod clock;
 pub mod evidence;
 pub mod fleet;
 pub mod inside;

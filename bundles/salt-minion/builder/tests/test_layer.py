@@ -2,10 +2,11 @@
 
 import ast
 import pathlib
+import sys
 import tempfile
 import unittest
 
-from builder import extras, guard, kept, layer
+from builder import extras, finish, guard, kept, layer
 from builder.process import Refusal
 
 HASH = "a" * 64
@@ -112,6 +113,20 @@ class TestBase(unittest.TestCase):
         """Its helpers stay where another module needs them."""
         self.assertEqual(self.take_off("module.horse", "states.zebra2"), ["zebra"])
         self.assertEqual(self.files(), ["salt/states/zebra.py", "salt/utils/files.py", "salt/utils/stripes.py"])
+
+
+class TestCompiled(unittest.TestCase):
+    """What a layer added is compiled by the tree's Python."""
+
+    def test_a_layer_of_one_file_is_compiled(self):
+        """There are fewer files than compilers."""
+        with tempfile.TemporaryDirectory() as directory:
+            root = pathlib.Path(directory)
+            (root / "bin").mkdir()
+            (root / "bin" / "python3").symlink_to(sys.executable)
+            (root / "zebra.py").write_text("STRIPES = 1\n", encoding="utf-8")
+            finish.compile_files(root, ["zebra.py"])
+            self.assertEqual(len(list((root / "__pycache__").glob("zebra.*.pyc"))), 1)
 
 
 class TestLock(unittest.TestCase):
