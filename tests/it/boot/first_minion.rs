@@ -183,7 +183,7 @@ fn has_the_program(machine: &Machine) {
     machine.inside(&["systemctl", "daemon-reload"]);
 }
 
-/// Pushes, and cuts the connection in the probation of the first switch.
+/// Pushes, and kills the push in the probation of the first switch; its ssh goes by itself.
 fn is_cut_in_the_first_switch(pusher: &Pusher, machine: &Machine, words: &[&str]) {
     let mut pushing = pusher.start(words);
     eventually(START_SECONDS, "the first switch is in its probation", || match phase(machine).as_deref() {
