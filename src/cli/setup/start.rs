@@ -4,6 +4,7 @@ use super::{Setup, Step};
 use crate::acquire::Acquired;
 use crate::agent::introduction::{Configured, Introduced, Introducer, Standing, Told};
 use crate::agent::{AgentSettings, Answers, Parts};
+use crate::cli::follow::follow;
 use crate::cli::switches::switching::{SwitchArguments, switch};
 use crate::cli::{Context, Ended, agents, instance_of};
 use crate::config::Settings;
@@ -15,6 +16,7 @@ use crate::rehearsal::Part;
 use crate::store::Store;
 use crate::store::collect::Effect;
 use crate::supervise::status::SupervisorStatus;
+use crate::switch::journal::files::InstanceFiles;
 use crate::version::Release;
 use clap::Args;
 use serde::Serialize;
@@ -264,7 +266,12 @@ impl<'a> Setup<'a> {
         self.note(Step::Start, format!("{} accepts the key of {}", masters.join(", "), shown.id), true);
         self.start_supervisor(Step::Start)?;
         self.require_supervisor()?;
-        let ended = switch(&self.within(), &SwitchArguments::to(package, &release))?;
+        let files = InstanceFiles::new(&context.layout, &name, package);
+        // An earlier run of this command was cut off in the first switch, which goes on by itself.
+        let ended = match files.journal()?.live.filter(|live| live.request.to == release) {
+            Some(live) => follow(&files, live.id, &self.within().output)?,
+            None => switch(&self.within(), &SwitchArguments::to(package, &release))?,
+        };
         match ended {
             Ended::As(class) if class != Class::NothingToDo => return Ok(Some(class)),
             Ended::As(_) | Ended::Well => {}

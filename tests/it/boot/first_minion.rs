@@ -2,16 +2,19 @@
 
 use crate::salt::first_minion::fingerprint;
 use crate::support::boot::{Machine, Made};
+use crate::support::eventually;
 use crate::support::loopback;
 use crate::support::minions;
 use crate::support::release::static_program;
 use crate::support::roots::Roots;
-use crate::support::salt::{Master, tree};
-use crate::support::stage::{Host, Ran, SALT, text};
+use crate::support::salt::{Master, START_SECONDS, tree};
+use crate::support::stage::{Author, Host, Ran, SALT, SIDLE, text};
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 const RELEASE: &str = "3006.30";
 const ID: &str = "web17.example.org";
@@ -36,11 +39,36 @@ struct Pusher {
 }
 
 impl Pusher {
-    fn push(&self, words: &[&str]) -> Ran {
+    /// Of `bundle`, with the masters' `salt-key` in the search path.
+    fn new((author, bundle, machine): (&Author, &Path, &Machine), programs: &Path, masters: &str) -> Self {
+        let (release, print) = (format!("{RELEASE}-1"), author.fingerprint());
+        let words = ["--repository", text(bundle), "--fingerprint", &print, "--release", &release, "--master", masters];
+        Self {
+            host: Host::bare(),
+            roots: Roots::entered_by(&machine.enter()),
+            words: words.map(str::to_owned).into(),
+            path: format!("{}:{}", text(programs), std::env::var("PATH").unwrap()),
+        }
+    }
+
+    fn all(&self, words: &[&str]) -> Vec<String> {
         let config = self.roots.config();
         let own = ["--json", "push", "r0", "-F", text(&config), "--package", SALT, "--action", "start"];
         let given: Vec<&str> = self.words.iter().map(String::as_str).collect();
-        self.host.sidle_with(&[&own[..], &given[..], words].concat(), &[("PATH", &self.path)])
+        [&own[..], &given[..], words].concat().into_iter().map(str::to_owned).collect()
+    }
+
+    fn push(&self, words: &[&str]) -> Ran {
+        let all = self.all(words);
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        self.host.sidle_with(&all, &[("PATH", &self.path)])
+    }
+
+    /// The same, in a group of its own, which can be ended with all that it has started.
+    fn start(&self, words: &[&str]) -> Child {
+        let mut command = Command::new(SIDLE);
+        command.args(["--root", text(&self.host.root())]).args(self.all(words)).env("PATH", &self.path);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn().unwrap()
     }
 }
 
@@ -69,7 +97,11 @@ fn booted(master: &Master) -> Machine {
         fs::create_dir_all(machine.path(directory)).unwrap();
     }
     fs::write(machine.path("etc/salt/minion"), own(master)).unwrap();
-    fs::write(machine.path("etc/sidle/conf.d/salt.toml"), "probation = \"2s\"\nrehearsal = \"off\"\n").unwrap();
+    fs::write(
+        machine.path("etc/sidle/conf.d/salt.toml"),
+        "start_timeout = \"180s\"\nprobation = \"2s\"\nrehearsal = \"off\"\n",
+    )
+    .unwrap();
     machine.start();
     machine
 }
@@ -91,16 +123,9 @@ fn a_host_that_has_nothing_gets_a_minion_by_one_push_and_its_key_is_accepted_by_
     let master = Master::start(&of_master, false);
     let machine = booted(&master);
     let programs = salt_key(&master);
-    let (release, given) = (format!("{RELEASE}-1"), [text(&bundle), &author.fingerprint()].map(str::to_owned));
-    let program = static_program();
-    let options = ["--repository", &given[0], "--fingerprint", &given[1], "--release", &release, "--program"];
-    let words = [&options[..], &[text(&program), "--master", master.address]].concat();
-    let pusher = Pusher {
-        host: Host::bare(),
-        roots: Roots::entered_by(&machine.enter()),
-        words: words.into_iter().map(str::to_owned).collect(),
-        path: format!("{}:{}", text(programs.path()), std::env::var("PATH").unwrap()),
-    };
+    let release = format!("{RELEASE}-1");
+    let mut pusher = Pusher::new((&author, &bundle, &machine), programs.path(), master.address);
+    pusher.words.extend(["--program".to_owned(), text(&static_program()).to_owned()]);
     let configuration: PathBuf = master.place().configuration.parent().unwrap().to_owned();
     let accept = ["--accept", "--master-config", text(&configuration)];
 
@@ -141,4 +166,79 @@ fn a_host_that_has_nothing_gets_a_minion_by_one_push_and_its_key_is_accepted_by_
     is_served(&master, &machine, &pin);
     let again = pusher.push(&[&["--id", ID, "--pin-master", &pin], &accept[..]].concat());
     assert_eq!(again.code, Some(3), "{again:?}");
+}
+
+/// The phase of the switch on the host; None: there is none.
+fn phase(machine: &Machine) -> Option<String> {
+    let (_, said) = machine.try_inside(&["sidle", "--json", "status", SALT]);
+    let status: serde_json::Value = serde_json::from_str(&said).ok()?;
+    status["instances"][0]["switch"]["phase"].as_str().map(str::to_owned)
+}
+
+/// A host that has the program already: this one, which is not static, and its unit.
+fn has_the_program(machine: &Machine) {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/systemd/sidle@.service");
+    fs::copy(SIDLE, machine.path("usr/bin/sidle")).unwrap();
+    fs::copy(unit, machine.path("etc/systemd/system/sidle@.service")).unwrap();
+    machine.inside(&["systemctl", "daemon-reload"]);
+}
+
+/// Pushes, and kills the push in the probation of the first switch; its ssh goes by itself.
+fn is_cut_in_the_first_switch(pusher: &Pusher, machine: &Machine, words: &[&str]) {
+    let mut pushing = pusher.start(words);
+    eventually(START_SECONDS, "the first switch is in its probation", || match phase(machine).as_deref() {
+        Some("probation") => Ok(()),
+        other => Err(format!("{other:?}: {:?}", pushing.try_wait())),
+    });
+    let group = Pid::from_raw(pushing.id().try_into().unwrap()).unwrap();
+    kill_process_group(group, Signal::KILL).unwrap();
+    assert!(!pushing.wait().unwrap().success());
+}
+
+#[test]
+#[ignore = "`scripts/test --long`: two masters and a booted host; `salt::first_minion` shows the parts on 3008.5"]
+fn two_masters_accept_one_after_the_other_and_a_push_that_is_cut_in_the_first_switch_goes_on() {
+    let (author, of_master) = (minions::author_of(&minions::LONG_TERM), tree("3008.5"));
+    let bundle = author.salt(RELEASE);
+    loopback::alone();
+    let first = Master::start(&of_master, false);
+    let second = first.start_stern_twin_at("127.0.0.2");
+    let machine = booted(&first);
+    has_the_program(&machine);
+    fs::write(
+        machine.path("etc/sidle/conf.d/salt.toml"),
+        "start_timeout = \"180s\"\nprobation = \"30s\"\nrehearsal = \"off\"\n",
+    )
+    .unwrap();
+    let programs = salt_key(&first);
+    let [of_first, of_second] = [&first, &second].map(|each| format!("{}:{}", each.address, each.request_port()));
+    let masters = format!("{of_first},{of_second}");
+    let pusher = Pusher::new((&author, &bundle, &machine), programs.path(), &masters);
+    let configuration: PathBuf = first.place().configuration.parent().unwrap().to_owned();
+    let words = ["--id", ID, "--accept", "--master-config", text(&configuration), "--wait", "10s"];
+
+    // This machine's master accepts; at the other one somebody has to.
+    let waits = pusher.push(&words);
+    assert_eq!(waits.code, Some(4), "{waits:?}");
+    let host = &waits.json()["hosts"][0];
+    let told = host["error"].to_string();
+    assert!(host["state"] == "pending" && told.contains(&format!("on {of_second}: `salt-key -f {ID}`")), "{host}");
+    assert!(
+        !told.contains(&format!("on {of_first}:")) && host["did"].to_string().contains("accepted the key"),
+        "{host}"
+    );
+    assert_eq!((keys(&first, "minions"), keys(&second, "minions")), (vec![ID.to_owned()], Vec::new()));
+    assert_eq!(machine.property("ActiveState"), "inactive");
+    second.accept(ID);
+
+    is_cut_in_the_first_switch(&pusher, &machine, &words);
+    let again = pusher.push(&words);
+    assert!(matches!(again.code, Some(0 | 3)), "{again:?}");
+    assert_eq!(phase(&machine), None, "it has waited for the end of the switch: {again:?}");
+    for master in [&first, &second] {
+        let answer = master.call_within("20", ID, &["test.version"]);
+        assert!(answer.contains(RELEASE), "{answer}");
+    }
+    let (_, history) = machine.try_inside(&["sidle", "--json", "history", SALT]);
+    assert_eq!(history.matches("\"to\":").count(), 1, "there was one switch: {history}");
 }

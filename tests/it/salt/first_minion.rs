@@ -34,6 +34,41 @@ fn of_cloud_init(url: &str, print: &str, master: &str) -> Vec<String> {
     line.split(", ").map(|word| typed(word.trim_matches('"'))).collect()
 }
 
+/// Nothing that is asked for is ignored on a host whose minion was started before.
+fn differences_are_told(host: &Host, line: &[&str]) {
+    let with = |option: &str, value: &str| {
+        let mut words: Vec<&str> = line.to_vec();
+        match words.iter().position(|word| *word == option) {
+            Some(at) => words[at + 1] = value,
+            None => words.extend([option, value]),
+        }
+        host.sidle(&words)
+    };
+    let other = ["0f"; 32].join(":");
+    for (option, value, told) in [
+        ("--master", "m9.example", "cannot name m9.example: the configuration in"),
+        ("--id", "web99", "cannot start the minion as web99: its configuration names it first-minion"),
+        ("--pin-master", &*other, "pins none"),
+    ] {
+        let ran = with(option, value);
+        assert!(ran.code == Some(12) && ran.stderr.contains(told), "{option}: {ran:?}");
+    }
+}
+
+/// A copy of a host makes a key of its own, which somebody has to accept; the master has forgotten the other one.
+fn a_clone_shows_its_own_key(host: &Host, master: &Master, line: &[&str]) {
+    for name in ["minion.pem", "minion.pub"] {
+        fs::remove_file(host.path("etc/salt/pki/minion").join(name)).unwrap();
+    }
+    fs::remove_file(master.keys().join("minions").join(ID)).unwrap();
+    let waits = host.sidle(&[line, &["--wait", "0s"]].concat());
+    let own = fingerprint(&host.path("etc/salt/pki/minion/minion.pub"));
+    let told = format!("the key of {ID} ({own}) is not accepted yet");
+    assert!(waits.code == Some(4) && format!("{waits:?}").contains(&told), "{waits:?}");
+    master.accept(ID);
+    assert_eq!(host.sidle(line).code, Some(3));
+}
+
 #[test]
 fn a_host_without_a_minion_gets_one_whose_key_a_person_accepts() {
     let (author, master) = (minions::author_of(&minions::LONG_TERM), Master::start(&tree("3008.5"), false));
@@ -43,7 +78,11 @@ fn a_host_without_a_minion_gets_one_whose_key_a_person_accepts() {
     // What a site has already stays as it is.
     let own = format!("root_dir: {}\nmaster_port: {}\nuser: root\n", host.root().display(), master.request_port());
     fs::write(etc.join("minion"), &own).unwrap();
-    fs::write(host.path("etc/sidle/conf.d/salt.toml"), "probation = \"2s\"\nrehearsal = \"off\"\n").unwrap();
+    fs::write(
+        host.path("etc/sidle/conf.d/salt.toml"),
+        "start_timeout = \"180s\"\nprobation = \"2s\"\nrehearsal = \"off\"\n",
+    )
+    .unwrap();
     host.install(&author.salt(RELEASE)).ok();
     let _supervisor = host.supervise_instance(SALT);
     let url = format!("file://{}", author.repository().display());
@@ -84,6 +123,8 @@ fn a_host_without_a_minion_gets_one_whose_key_a_person_accepts() {
 
     let again = host.sidle(&line);
     assert_eq!(again.code, Some(3), "{again:?}");
+    differences_are_told(&host, &line);
+    a_clone_shows_its_own_key(&host, &master, &line);
     leftovers::kill(&host.root());
 }
 

@@ -220,6 +220,11 @@ impl Master {
         Self::with_keys(&self.tree, (true, options), address, Arc::new(Ports::take()), Some(&self.keys()))
     }
 
+    /// The same, at which a person has to accept each key.
+    pub fn start_stern_twin_at(&self, address: &'static str) -> Self {
+        Self::with_keys(&self.tree, (false, ""), address, Arc::new(Ports::take()), Some(&self.keys()))
+    }
+
     /// `salt-run` on this master with these words, in JSON.
     pub fn salt_run(&self, words: &[&str]) -> Command {
         let place = self.place();

@@ -3,10 +3,13 @@
 use super::{AROUND_SECONDS, GivenBack, Packaged, RATE};
 use crate::support::eventually;
 use crate::support::salt::START_SECONDS;
-use crate::support::scene::Wanted;
-use crate::support::stream::Plan;
+use crate::support::scene::{Scene, Wanted};
+use crate::support::stage::text;
+use crate::support::stream::{Plan, Report};
+use jiff::{Timestamp, civil, tz::TimeZone};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// What ran on the Pythons of its time beside this Salt. Its own requirements name no upper bounds.
 const REQUIREMENTS: [&str; 8] = [
@@ -50,8 +53,37 @@ fn salt(version: &str, minor: &str) -> PathBuf {
     place
 }
 
+/// The time in a job's id is that of its publication, by the same clock. A job that is published just before the stop may still be on its way.
+const ON_ITS_WAY: Duration = Duration::from_secs(2);
+
+/// The version says that it cannot run beside another process: nothing is touched, and nobody waits for a guard.
+fn is_refused_at_once_beside_another(packaged: &Packaged, version: &str) {
+    for more in [&["--dry-run"][..], &[]] {
+        let begun = Instant::now();
+        let beside = packaged.adopt(more);
+        let told = beside.stderr.contains(&format!("Salt {version} cannot load the guard"));
+        assert!(beside.code == Some(1) && told && beside.stderr.contains("add `--mode idle`"), "{beside:?}");
+        assert!(begun.elapsed() < Duration::from_secs(45), "it has waited for a guard: {:?}", begun.elapsed());
+    }
+    assert!(!packaged.scene.host.path("var/lib/sidle/adopt").exists());
+    assert!(packaged.lives() && packaged.version().contains(version));
+}
+
+/// Whatever was missed was published in the downtime that the host has on record.
+fn what_is_lost_fell_into_the_downtime(scene: &Scene, report: &Report) {
+    let missed = scene.host.sidle(&["--json", "missed", scene.package]).json();
+    let downtime = &missed["instances"][0]["downtimes"][0];
+    let time = |key: &str| downtime[key].as_str().unwrap_or_else(|| panic!("{missed:#}")).parse::<Timestamp>().unwrap();
+    let (from, until) = (time("from") - ON_ITS_WAY, time("until"));
+    for job in &report.lost {
+        let published = civil::DateTime::strptime("%Y%m%d%H%M%S", &job.jid[..14]).unwrap();
+        let published = published.to_zoned(TimeZone::UTC).unwrap().timestamp();
+        assert!(from <= published && published <= until, "{job:#?} was not published within {downtime:#}");
+    }
+}
+
 /// Beside another process it is not taken over, and that costs it nothing; when idle it is, and comes back. No job runs twice; what was published while
-/// no minion listened is missed.
+/// no minion listened is missed, and nothing else.
 fn is_adopted(version: &str, minor: &str, to: &str) {
     let releases = [to];
     let wanted = Wanted { transport: "minimum_auth_version: 0\n", ..Wanted::of(&releases) };
@@ -60,23 +92,32 @@ fn is_adopted(version: &str, minor: &str, to: &str) {
     assert!(packaged.version().contains(version));
     let stream = scene.stream(&Plan::short(RATE));
     stream.run(AROUND_SECONDS);
-    let beside = packaged.adopt(&[]);
-    assert!(beside.code == Some(1) && beside.stderr.contains("add `--mode idle`"), "{beside:?}\n{}", packaged.logs());
-    assert!(packaged.lives() && packaged.version().contains(version));
+    is_refused_at_once_beside_another(&packaged, version);
     stream.end().assert_lossless(&format!("{version} is not adopted"));
 
     let told = packaged.adopt(&["--mode", "idle", "--dry-run"]).ok();
     assert!(told.contains("in place of salt-minion.service"), "{told}");
     let stream = scene.stream(&Plan::short(RATE));
-    let adopted = packaged.adopt(&["--mode", "idle"]);
+    stream.run(AROUND_SECONDS);
+    // As `sidle push --action adopt --mode idle` calls it.
+    let (from, print) = (format!("file://{}", text(&scene.author.repository())), scene.author.fingerprint());
+    let release = format!("{to}-1");
+    let words = ["setup", "--repository", &from, "--fingerprint", &print, "--release", &release, "--adopt"];
+    let adopted = scene.host.sidle(&[&words[..], &["--mode", "idle"]].concat());
     assert_eq!(adopted.code, Some(0), "{adopted:?}\n{}", packaged.logs());
     let last = &scene.history()[0];
     assert_eq!(last["mode"], "idle", "{last}");
-    assert!(packaged.version().contains(to) && !packaged.lives());
+    eventually(START_SECONDS, "the release answers", || match packaged.version() {
+        answer if answer.contains(to) => Ok(()),
+        other => Err(other),
+    });
+    assert!(!packaged.lives());
     stream.run(AROUND_SECONDS);
     let report = stream.end();
     println!("{}: {} ms without a minion", report.row(&format!("{version} to {to}")), last["downtime_milliseconds"]);
     assert_eq!(report.doubled(), 0, "{report:#?}");
+    assert!(!report.lost.is_empty(), "a downtime under a stream costs a job: {report:#?}");
+    what_is_lost_fell_into_the_downtime(scene, &report);
     packaged.is_clean();
 
     let given_back = scene.verb("unadopt", &[]);
@@ -110,4 +151,28 @@ fn a_minion_of_3004_is_adopted_by_3008() {
 #[ignore = "`scripts/test --long`: needs Python 3.7"]
 fn a_minion_of_3000_is_adopted_by_3006() {
     is_adopted("3000.9", "3.7", "3006.30");
+}
+
+#[test]
+#[ignore = "`scripts/test --long`: needs Python 3.9"]
+fn a_minion_of_3003_is_adopted_by_3008() {
+    is_adopted("3003.5", "3.9", "3008.5");
+}
+
+#[test]
+#[ignore = "`scripts/test --long`: needs Python 3.8"]
+fn a_minion_of_3002_is_adopted_by_3006() {
+    is_adopted("3002.9", "3.8", "3006.30");
+}
+
+#[test]
+#[ignore = "`scripts/test --long`: needs Python 3.8"]
+fn a_minion_of_3001_is_adopted_by_3006() {
+    is_adopted("3001.8", "3.8", "3006.30");
+}
+
+#[test]
+#[ignore = "`scripts/test --long`: needs Python 3.7"]
+fn a_minion_of_2019_2_is_adopted_by_3006() {
+    is_adopted("2019.2.8", "3.7", "3006.30");
 }
