@@ -30,10 +30,13 @@ impl Certificates {
             assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
         };
         let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
-        openssl(&format!("req -x509 {key} -keyout ca.key -out ca.pem -subj /CN=test-authority -days 2"));
+        // From 3.13 on Python takes no authority without its key's usage, and no certificate that does not name its authority's key.
+        let usage = "-addext keyUsage=critical,keyCertSign,cRLSign";
+        openssl(&format!("req -x509 {key} -keyout ca.key -out ca.pem -subj /CN=test-authority -days 2 {usage}"));
         for (name, extension) in [("server", "subjectAltName=IP:127.0.0.1"), ("client", "extendedKeyUsage=clientAuth")]
         {
-            fs::write(directory.path().join("extensions"), extension).unwrap();
+            let extensions = format!("{extension}\nauthorityKeyIdentifier=keyid\n");
+            fs::write(directory.path().join("extensions"), extensions).unwrap();
             openssl(&format!("req -new {key} -keyout {name}.key -out {name}.csr -subj /CN={name}.example"));
             openssl(&format!(
                 "x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile extensions -out {name}.pem"
