@@ -95,7 +95,7 @@ fn bench_uses_jobs() {
         ratios.sort_by(f64::total_cmp);
         let (without, with) = pairs.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
         let number = pairs.len() * ROUND_JOBS;
-        let (tenth, each) = (ratios.len() / 10, number as f64);
+        let (tenth, each) = (ratios.len() / 10, f64::from(u32::try_from(number).unwrap()));
         say(&format!(
             "Salt {version}: {number} jobs with and {number} without the count: {:.1} and {:.1} ms of processor time a job; ratio of the sums {:.4}, of a round {:.4}, middle 80 per cent {:.4} to {:.4}, {} rounds",
             with / each * 1e3,
