@@ -260,7 +260,7 @@ impl<'a> Setup<'a> {
             return Err(Report::of(Class::Failed, message).hint(hint));
         }
         if !open.is_empty() {
-            return Ok(self.wait_for_acceptance(shown, open));
+            return Ok(Some(self.wait_for_acceptance(shown, open)));
         }
         let masters: Vec<&str> = shown.peers.iter().map(|(name, _)| name.as_str()).collect();
         self.note(Step::Start, format!("{} accepts the key of {}", masters.join(", "), shown.id), true);
@@ -304,7 +304,7 @@ impl<'a> Setup<'a> {
         let (shown, open) = host.wait(start.id.as_deref(), start.wait.unwrap_or(WAIT), true)?;
         self.note(Step::Start, text, false);
         if shown.peers.iter().any(|(_, standing)| matches!(standing, Standing::Waits(_))) {
-            return Ok(self.wait_for_acceptance(shown, open));
+            return Ok(Some(self.wait_for_acceptance(shown, open)));
         }
         for line in open {
             self.note(Step::Start, line, false);
@@ -312,10 +312,10 @@ impl<'a> Setup<'a> {
         Ok(None)
     }
 
-    fn wait_for_acceptance(&mut self, shown: Introduced, open: Vec<String>) -> Option<Class> {
+    fn wait_for_acceptance(&mut self, shown: Introduced, open: Vec<String>) -> Class {
         self.note(Step::Start, format!("the key of {} ({}) is not accepted yet", shown.id, shown.key), false);
         self.waiting = Some(Waiting { id: shown.id, key: shown.key, peers: open });
-        Some(Class::Pending)
+        Class::Pending
     }
 
     /// Refuses a host without a supervisor. One that systemd has just started says so a moment later.

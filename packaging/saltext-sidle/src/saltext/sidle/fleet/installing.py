@@ -214,7 +214,7 @@ class Installing:
         for minion in lacking:
             if minion not in kept:
                 said = saved.get(minion, added.get(minion))
-                comment = said.get("comment") if isinstance(said, dict) else said
+                comment = said.get("comment") if isinstance(said, dict) else said or "it did not answer; call this again when it does"
                 self._found["failed"].append(f"cannot configure the beacon on {minion}: {values.text(str(comment))}")
 
     def _left_out(self, ids, versions, able, listed):
