@@ -164,7 +164,7 @@ def ordered(salt_version, minors):
     found = {minor: programs(minor) for minor in preferred + sorted(set(minors) - set(best))}
     own = {minor: f"{DISTRIBUTION}/python3.{minor}" for minor in preferred}
     first = [(minor, [path]) for minor, path in own.items() if path in found[minor]]
-    return first + [(minor, paths) for minor, paths in found.items()]
+    return first + list(found.items())
 
 
 def minors_here():

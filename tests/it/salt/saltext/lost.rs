@@ -53,7 +53,8 @@ fn goes_to_the_other_master(version: &str) {
 
 /// A minion whose Python is older than the master's does not know such a pattern; nor does a much older Salt know each compound target.
 fn is_not_understood(fleet: &Fleet) {
-    let _older = fleet.minion_of(&tree_of_python(OLDER, OLDER_PYTHON), ("older", "127.0.0.63"), "log_level_logfile: info\n");
+    let _older =
+        fleet.minion_of(&tree_of_python(OLDER, OLDER_PYTHON), ("older", "127.0.0.63"), "log_level_logfile: info\n");
     fleet.master.accept("older");
     fleet.syncs("older");
     for target in [["-E", "olde++r"], ["-C", "E@olde++r"]] {
