@@ -82,7 +82,9 @@ impl Oldest {
     pub fn try_inside(&self, words: &[&str]) -> (bool, [String; 2]) {
         let (_, first) = self.running.as_ref().expect("its supervisor was started");
         let mut enter = Command::new("nsenter");
-        enter.args(["--target", &first.to_string(), "--mount", "--pid", "--ipc", "--root", "--wd=/", "--"]);
+        enter.args(["--target", &first.to_string(), "--mount", "--pid", "--ipc", "--root", "--"]);
+        // nsenter's own `--wd=/` is the directory outside, which Salt 3008 refuses to work in.
+        enter.args(["sh", "-c", "cd / && exec \"$@\"", "sh"]);
         let output = enter.args(words).env_clear().env("PATH", "/usr/bin:/bin").output().unwrap();
         let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said).into_owned());
         (output.status.success(), said)
