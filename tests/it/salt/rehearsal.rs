@@ -87,7 +87,7 @@ impl Host {
 
     fn compared(&self, trial: Part, former: Option<Part>, states: Option<Asked>) -> Rehearsal {
         let run = tempfile::tempdir().unwrap();
-        let name = |part: &Part| part.tree.file_name().unwrap().display().to_string();
+        let name = |part: &Part| part.tree.file_name().unwrap().to_string_lossy().into_owned();
         let told = format!("{:?} to {}", former.as_ref().map(name), name(&trial));
         let scene = Scene {
             trial,
