@@ -74,6 +74,9 @@ def find_library(name, _of_host=find_library):
     return min(own) if own else _of_host(name)
 '''
 
+# Debian's Python looks for packages in the second one alone, which is apt's. That is compiled into it.
+PACKAGES, PACKAGES_OF_DEBIAN = "site-packages", "dist-packages"
+
 Python = collections.namedtuple(
     "Python", "implementation minor free_threaded version executable prefix stdlib extensions libpython"
 )
@@ -214,7 +217,17 @@ def copy(python, tree, toolbox, own_libraries=()):
     for library in own_libraries or linked_libraries(programs, python):
         shutil.copyfile(library, tree / "lib" / soname(library, toolbox))
     forget_prefix(python, stdlib)
+    keep_packages_where_others_do(tree, stdlib)
     prefer_own_libraries(tree)
+
+
+def keep_packages_where_others_do(tree, stdlib):
+    """Let a tree have its packages where people and programs look for them: for Debian's Python, a link leads there."""
+    told = run([tree / "bin" / "python3", "-I", "-S", "-c", "import site; print(site.getsitepackages()[-1])"],
+               "cannot run the copied interpreter", "build on the system that the interpreter came from")
+    if pathlib.PurePath(told.strip()).name == PACKAGES_OF_DEBIAN:
+        (stdlib / PACKAGES).mkdir()
+        (stdlib / PACKAGES_OF_DEBIAN).symlink_to(PACKAGES)
 
 
 def prefer_own_libraries(tree):

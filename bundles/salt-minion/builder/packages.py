@@ -133,7 +133,7 @@ def make_wheels(sdist, pins, into, toolbox, links):
 
 
 def site_directory(tree):
-    """Where the tree's own Python looks for packages: Debian's looks elsewhere than others."""
+    """Where the tree's own Python looks for packages: Debian's looks elsewhere than others, by a link or really."""
     told = run([tree / "bin" / "python3", "-I", "-S", "-c", "import site; print(site.getsitepackages()[-1])"],
                "cannot run the copied interpreter", "build on the system that the interpreter came from")
     site = tree / os.path.relpath(told.strip(), tree)
@@ -141,7 +141,7 @@ def site_directory(tree):
         raise Refusal(f"cannot use the copied interpreter: it looks for packages in {told.strip()}",
                       "set SIDLE_PYTHON to another one")
     site.mkdir(parents=True, exist_ok=True)
-    return site
+    return site.resolve()
 
 
 def unpack_wheel(wheel, site):

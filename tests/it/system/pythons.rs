@@ -89,8 +89,8 @@ fn builds_a_tree(suite: &str, minor: u32) {
     assert!(report["failure"].is_null() && report["version"] == "3008.5", "{report}");
 
     let tree = cache.join(tree);
-    let packages = tree.join(format!("lib/python3.{}/dist-packages", python[1]));
-    assert!(packages.join("sidle_guard").is_dir(), "Debian's layout: {}", packages.display());
+    let packages = tree.join(format!("lib/python3.{}/site-packages", python[1]));
+    assert!(packages.join("sidle_guard").is_dir() && packages.with_file_name("dist-packages").is_symlink(), "{tree:?}");
     let trial = Part { tree, environment: Vec::new() };
     let scene = Scene {
         trial,

@@ -166,6 +166,23 @@ class TestInterpreter(unittest.TestCase):
         self.assertIn("too old", str(refusal.exception))
 
 
+class OwnPackages(unittest.TestCase):
+    def test_packages_are_where_others_have_them_also_if_pythons_own_program_looks_elsewhere(self):
+        """Debian's site.py is compiled into its Python: a change of the file would change nothing."""
+        for looks_in, links in (("dist-packages", ["dist-packages"]), ("site-packages", [])):
+            with tempfile.TemporaryDirectory() as directory:
+                tree = pathlib.Path(directory).resolve()
+                stdlib = tree / "lib/python3.11"
+                stdlib.mkdir(parents=True)
+                (tree / "bin").mkdir()
+                program = tree / "bin/python3"
+                program.write_text(f"#!/bin/sh\necho {stdlib / looks_in}\n", encoding="utf-8")
+                program.chmod(0o755)
+                interpreter.keep_packages_where_others_do(tree, stdlib)
+                self.assertEqual([path.name for path in stdlib.iterdir() if path.is_symlink()], links)
+                self.assertEqual(packages.site_directory(tree), stdlib / "site-packages")
+
+
 class OwnLibraries(unittest.TestCase):
     def test_a_tree_finds_its_own_libraries_before_the_hosts(self):
         """A packed onedir failed at `import salt.crypt` on a host without a libcrypto: only trees of the index got these lines."""
