@@ -90,7 +90,11 @@ fn builds_a_tree(suite: &str, minor: u32) {
 
     let tree = cache.join(tree);
     let packages = tree.join(format!("lib/python3.{}/site-packages", python[1]));
-    assert!(packages.join("sidle_guard").is_dir() && packages.with_file_name("dist-packages").is_symlink(), "{tree:?}");
+    assert!(
+        packages.join("sidle_guard").is_dir() && packages.with_file_name("dist-packages").is_symlink(),
+        "{}",
+        tree.display()
+    );
     let trial = Part { tree, environment: Vec::new() };
     let scene = Scene {
         trial,
