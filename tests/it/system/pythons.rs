@@ -38,7 +38,7 @@ const STORY: &str = r#"
 tree=$(/project/scripts/trees 3008.5)/salt-3008.5
 mkdir /tmp/salt
 echo 'id: here' >/tmp/salt/minion
-"$tree/bin/python3" -E -s -B "$tree"/lib/python3.*/*-packages/sidle_rehearsal.py -c /tmp/salt
+"$tree/bin/python3" -E -s -B "$tree"/lib/python3.*/site-packages/sidle_rehearsal.py -c /tmp/salt
 echo "${tree#/cache/}""#;
 
 fn said(output: &Output) -> String {
