@@ -24,8 +24,7 @@ NEWEST_MINOR_OF_OLD_LOOP = 12
 
 # SIDLE_PYTHON for a Python of this machine; `host:3.11`: of this minor version.
 HOST = "host"
-# The distribution's own. It is compiled with profiles of its use (PGO) and gets fixes: the same work costs it about two
-# thirds of the time that it costs one which pyenv compiled with its defaults.
+# The distribution's own. It gets fixes, and Debian compiles it with profiles of its use (PGO), which pyenv does not by default.
 DISTRIBUTION = "/usr/bin"
 # Where Pythons lie beside pyenv's and those of PATH.
 PLACES = ["/usr/local/bin", DISTRIBUTION]
@@ -223,11 +222,16 @@ def copy(python, tree, toolbox, own_libraries=()):
 
 def keep_packages_where_others_do(tree, stdlib):
     """Let a tree have its packages where people and programs look for them: for Debian's Python, a link leads there."""
-    told = run([tree / "bin" / "python3", "-I", "-S", "-c", "import site; print(site.getsitepackages()[-1])"],
-               "cannot run the copied interpreter", "build on the system that the interpreter came from")
-    if pathlib.PurePath(told.strip()).name == PACKAGES_OF_DEBIAN:
+    if packages_path(tree).name == PACKAGES_OF_DEBIAN:
         (stdlib / PACKAGES).mkdir()
         (stdlib / PACKAGES_OF_DEBIAN).symlink_to(PACKAGES)
+
+
+def packages_path(tree):
+    """Where the tree's own Python looks for packages, as it says itself."""
+    told = run([tree / "bin" / "python3", "-I", "-S", "-c", "import site; print(site.getsitepackages()[-1])"],
+               "cannot run the copied interpreter", "build on the system that the interpreter came from")
+    return pathlib.Path(told.strip())
 
 
 def prefer_own_libraries(tree):

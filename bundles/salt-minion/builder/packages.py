@@ -6,8 +6,9 @@ import shutil
 import tarfile
 import zipfile
 
+from . import interpreter
 from .interpreter import OLDEST_MINOR
-from .process import Refusal, run, say
+from .process import Refusal, say
 
 # timelib has no wheels; Salt only uses it to read dates in free text.
 PINS_THAT_NEED_A_COMPILER = {"timelib"}
@@ -133,12 +134,11 @@ def make_wheels(sdist, pins, into, toolbox, links):
 
 
 def site_directory(tree):
-    """Where the tree's own Python looks for packages: Debian's looks elsewhere than others, by a link or really."""
-    told = run([tree / "bin" / "python3", "-I", "-S", "-c", "import site; print(site.getsitepackages()[-1])"],
-               "cannot run the copied interpreter", "build on the system that the interpreter came from")
-    site = tree / os.path.relpath(told.strip(), tree)
+    """The directory of the tree's packages, made if it is not there; where Debian's Python looks, a link may lead to it."""
+    told = interpreter.packages_path(tree)
+    site = tree / os.path.relpath(told, tree)
     if tree not in site.parents:
-        raise Refusal(f"cannot use the copied interpreter: it looks for packages in {told.strip()}",
+        raise Refusal(f"cannot use the copied interpreter: it looks for packages in {told}",
                       "set SIDLE_PYTHON to another one")
     site.mkdir(parents=True, exist_ok=True)
     return site.resolve()

@@ -115,10 +115,7 @@ class TestInterpreter(unittest.TestCase):
     def test_a_minor_version_can_be_asked_for(self):
         machine = self.machine("3.14.0", "3.11.7", "3.10.13")
         self.assertEqual([python.version for python in machine.find("3006.30", "host:3.10")], ["3.10.13"])
-        for wanted, said in (("host:3.12", "install one"), ("host:3.10.13", "names no minor version"), ("host:", None)):
-            if said is None:
-                self.assertEqual(machine.find("3006.30", wanted)[0].version, "3.10.13")
-                continue
+        for wanted, said in (("host:3.12", "install one"), ("host:3.10.13", "names no minor version")):
             with self.assertRaises(Refusal) as refusal:
                 machine.find("3006.30", wanted)
             self.assertIn(said, str(refusal.exception))
