@@ -7,7 +7,7 @@ use crate::support::fleet::{self, Member};
 use crate::support::minions::{self, LONG_TERM};
 use crate::support::salt::{Master, START_SECONDS, tree};
 use crate::support::scene::MASTER;
-use crate::support::stage::{Host, SALT, text};
+use crate::support::stage::{Host, SALT};
 use std::fs;
 
 const SETTINGS: &str = "start_timeout = \"180s\"\nprobation = \"300ms\"\njob_splay = \"0s\"\nrehearsal = \"off\"\n";
@@ -21,11 +21,12 @@ const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Processor seconds of a minion's processes, and of those that they have waited for.
 fn processor_seconds(member: &Member) -> f64 {
-    let configuration = format!("{}/etc/salt", text(&member.host.root()));
+    let configuration = member.host.path("etc/salt").to_string_lossy().into_owned();
     let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let ticks = |pid: u32| -> Option<f64> {
         let command = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-        let is_its = command.split(|byte| *byte == 0).any(|word| word == configuration.as_bytes());
+        // setproctitle(3) makes one word of all.
+        let is_its = String::from_utf8_lossy(&command).contains(&configuration);
         // After the name in brackets comes the third field; the 14th to the 17th are times.
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok().filter(|_| is_its)?;
         let fields: Vec<f64> =
@@ -33,7 +34,9 @@ fn processor_seconds(member: &Member) -> f64 {
         // The third, a letter, is no number: the 14th is the tenth number here.
         fields.get(10..14).map(|times| times.iter().sum())
     };
-    pids.filter_map(ticks).sum::<f64>() / TICKS_PER_SECOND
+    let ticks: Vec<f64> = pids.filter_map(ticks).collect();
+    assert!(!ticks.is_empty(), "no process of the minion with {configuration} was found");
+    ticks.iter().sum::<f64>() / TICKS_PER_SECOND
 }
 
 fn jobs(master: &Master, number: usize) {
@@ -50,7 +53,7 @@ fn jobs(master: &Master, number: usize) {
 /// Starts the first minion with the count, and the second without.
 fn begin(members: &[Member], counting: usize, master: &Master) {
     for (at, member) in members.iter().enumerate() {
-        let setting = format!("[instances.{SALT}]\ncount_uses = {}\n", at == counting);
+        let setting = format!("count_uses = {}\n", at == counting);
         fs::write(member.host.path("etc/sidle/conf.d/uses.toml"), setting).unwrap();
         member.host.sidle(&["restart", SALT, "--mode", "idle"]).ok();
     }
