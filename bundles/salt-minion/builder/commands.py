@@ -123,7 +123,7 @@ def write(tree, paths):
 
 def write_extras(tree, home):
     """Let the tree's Python find what `salt-pip` installs, before its own packages."""
-    for site in sorted(tree.glob("lib*/python3*/*-packages")):
+    for site in sorted({found.resolve() for found in tree.glob("lib*/python3*/*-packages")}):
         (site / "_sidle_extras.py").write_text(EXTRAS.format(home=home), encoding="utf-8")
         loader = EXTRAS_LOADER_OF_RELENV if (site / RELENV).exists() else EXTRAS_LOADER
         (site / loader).write_text("import _sidle_extras; _sidle_extras.start()\n", encoding="utf-8")
@@ -132,7 +132,7 @@ def write_extras(tree, home):
 def write_syspaths(tree, name):
     """Compile in other default directories, as a package of that name has them."""
     left = "".join(f"{key} = None\n" for key in SYSPATHS_LEFT_AT_DEFAULT)
-    for salt in sorted(tree.glob("lib*/python3*/*-packages/salt")):
+    for salt in sorted({found.resolve() for found in tree.glob("lib*/python3*/*-packages/salt")}):
         # A tree that some package made has its package's paths.
         if not (salt / "_syspaths.py").exists():
             (salt / "_syspaths.py").write_text(SYSPATHS.format(name=name) + left, encoding="utf-8")

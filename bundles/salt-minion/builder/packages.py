@@ -1,5 +1,6 @@
 """Put Salt and its pinned packages into a tree, out of wheels."""
 
+import hashlib
 import os
 import re
 import shutil
@@ -19,6 +20,18 @@ FIRST_MINOR_WITHOUT_BACKPORTS = 14
 LOOSENED_PINS = {"certifi"}
 # `salt-pip` needs a pip in the tree; Salt's pins do not name one.
 ADDED_PINS = ["pip==24.3.1"]
+# Salt hashes passwords with Python's module crypt (`shadow.gen_password`, `user.present` with `hash_password`), which is gone since 3.13. Salt
+# would take passlib then, but its hashes have other rounds: `user.present` would set the password anew at each highstate.
+CRYPT_PIN = "legacycrypt==0.3"
+LAST_MINOR_WITH_CRYPT = 12
+CRYPT = '''\
+"""The module crypt of Python 3.12: libcrypt, called by legacycrypt."""
+import sys
+
+import legacycrypt
+
+sys.modules[__name__] = legacycrypt
+'''
 # Windows launchers, and tests of packages (the list is the one of Salt's own bundle).
 USELESS_FILES = ["**/*.exe", "test", "tests", "*/test", "*/tests"]
 
@@ -63,16 +76,24 @@ def install(version, sdist, python, tree, toolbox, own_wheels=lambda _pins: None
     `own_wheels(pins)` gives a directory with wheels that the package index lacks, or None.
     """
     pins = read_pins(sdist, version, python, compiles=bool(toolbox.mark))
-    wheels = toolbox.kept("-".join(filter(None, [f"salt-{version}-wheels-py3.{python.minor}", toolbox.mark])),
+    digest = hashlib.sha256("\n".join(pins).encode()).hexdigest()[:8]
+    wheels = toolbox.kept("-".join(filter(None, [f"salt-{version}-wheels-py3.{python.minor}-{digest}", toolbox.mark])),
                           lambda into: make_wheels(sdist, pins, into, toolbox, own_wheels(pins)))
     site = site_directory(tree)
     for wheel in sorted(wheels.glob("*.whl")):
         unpack_wheel(wheel, site)
     # What the `package` grain says; Salt asks packagers to set it.
     (site / "salt" / "_pkg.txt").write_text("onedir\n", encoding="utf-8")
+    if lacks_crypt(python.minor):
+        (site / "crypt.py").write_text(CRYPT, encoding="utf-8")
     for pattern in USELESS_FILES:
         for path in sorted(site.glob(pattern)):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def lacks_crypt(minor):
+    """Whether Python 3.<minor> has no module crypt any more."""
+    return minor > LAST_MINOR_WITH_CRYPT
 
 
 def download(version, into, toolbox):
@@ -98,7 +119,8 @@ def read_pins(sdist, version, python, compiles=False):
         path = next(path for path in places if path in names)
         with archive.extractfile(path) as file:
             text = file.read().decode("utf-8")
-    return [*adjusted(text.splitlines(), python.minor, compiles), *ADDED_PINS]
+    added = [*ADDED_PINS, CRYPT_PIN] if lacks_crypt(python.minor) else ADDED_PINS
+    return [*adjusted(text.splitlines(), python.minor, compiles), *added]
 
 
 def adjusted(lines, minor, compiles=False):

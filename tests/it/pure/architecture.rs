@@ -332,15 +332,17 @@ fn every_file_that_the_security_page_names_is_there() {
     }
 }
 
-/// The table of promises names tests that there are.
+/// Tables that name tests name those that there are.
 #[test]
-fn every_test_that_the_list_of_promises_names_is_there() {
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-    let list = fs::read_to_string(tests.join("README.md")).unwrap();
-    let named: Vec<&str> = list.split('`').filter(|word| word.contains("::")).collect();
-    assert!(named.len() > 50, "{named:?}");
-    for name in named {
-        let file = tests.join("it").join(name.replace("::", "/")).with_extension("rs");
-        assert!(file.is_file(), "tests/README.md names {name}, and there is no {}", file.display());
+fn every_test_that_a_page_names_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (page, least) in [("tests/README.md", 50), ("docs/pythons.md", 6)] {
+        let text = fs::read_to_string(root.join(page)).unwrap();
+        let named: Vec<&str> = text.split('`').filter(|word| word.contains("::")).collect();
+        assert!(named.len() > least, "{page}: {named:?}");
+        for name in named {
+            let file = root.join("tests/it").join(name.replace("::", "/")).with_extension("rs");
+            assert!(file.is_file(), "{page} names {name}, and there is no {}", file.display());
+        }
     }
 }

@@ -32,14 +32,18 @@ export HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 XDG_CACHE_HO
 unset PYENV_ROOT SIDLE_PYTHON TMPDIR
 exec chroot . /bin/sh -ec "$script""#;
 
-/// The guard's tests; a tree; and its own rehearsal of a host that has nothing.
+/// The guard's tests; a tree; its own rehearsal of a host that has nothing; and a password's hash, as `user.present` asks for it.
 const STORY: &str = r#"
 /project/scripts/guard-tests >&2
 tree=$(/project/scripts/trees 3008.5)/salt-3008.5
 mkdir /tmp/salt
 echo 'id: here' >/tmp/salt/minion
 "$tree/bin/python3" -E -s -B "$tree"/lib/python3.*/site-packages/sidle_rehearsal.py -c /tmp/salt
+"$tree/bin/salt-call" -c /tmp/salt --local --out=txt shadow.gen_password secret crypt_salt=abcdefgh
 echo "${tree#/cache/}""#;
+
+/// Of `openssl passwd -6 -salt abcdefgh secret`: as crypt of Python 3.12 and earlier has it, without a number of rounds.
+const HASH: &str = "$6$abcdefgh$ltjgWl6579NluT/Vi1nwEvcil.G5Nbc4NiXZaNGStk8PSwGfQv72N2CKPPrVACtLtip/cZ/1GM/O6IND4WQhG.";
 
 fn said(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat()
@@ -81,7 +85,8 @@ fn builds_a_tree(suite: &str, minor: u32) {
     let output = command.stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    let [report, tree] = told.lines().collect::<Vec<_>>()[..] else { panic!("{}", said(&output)) };
+    let [report, hash, tree] = told.lines().collect::<Vec<_>>()[..] else { panic!("{}", said(&output)) };
+    assert_eq!(hash, format!("local: {HASH}"));
 
     let report: Value = serde_json::from_str(report).unwrap();
     let python: Vec<u32> = report["python"].as_str().unwrap().split('.').map(|part| part.parse().unwrap()).collect();

@@ -17,7 +17,7 @@ DISABLED = ("_curses", "_curses_panel", "_dbm", "_gdbm", "_tkinter", "nis", "oss
 # A module whose library was not found is left out by Python's own build without an error.
 REQUIRED = ("_bz2", "_ctypes", "_elementtree", "_hashlib", "_lzma", "_multiprocessing", "_posixshmem", "_socket", "_sqlite3", "_ssl",
             "_uuid", "pyexpat", "zlib")
-# Until 3.12 Salt sets passwords with it.
+# Salt hashes passwords with it; later Pythons do not have it.
 REQUIRED_UNTIL_12 = ("_crypt", "spwd")
 LEFT_OUT = ("__pycache__", "ensurepip", "idlelib", "lib2to3", "test", "tests", "tkinter", "turtledemo")
 # What pip asks whether a wheel fits: the C library of this machine is newer than that of the hosts.

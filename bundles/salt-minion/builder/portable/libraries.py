@@ -156,7 +156,7 @@ def expat(top, workshop, prefix):
 
 
 def libxcrypt(top, workshop, prefix):
-    """libcrypt for the module crypt of Python 3.11: hosts have it under one of two names, or not at all."""
+    """libcrypt for the module crypt: hosts have it under one of two names, or not at all."""
     text = (top / "configure.ac").read_text(encoding="utf-8")
     # Its answer on Linux; the macro that asks would need a further package.
     (top / "configure.ac").write_text(text.replace("LT_SYS_SYMBOL_USCORE", "sys_symbol_underscore=no"), encoding="utf-8")

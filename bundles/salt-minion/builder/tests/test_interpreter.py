@@ -137,7 +137,11 @@ class TestInterpreter(unittest.TestCase):
         for minor, kept in ((13, ["contextvars==2.4", "immutables==0.21"]), (14, [])):
             python, toolbox = self.machine(f"3.{minor}.0").chosen("3007.17", f"3.{minor}")
             pins = packages.read_pins(toolbox.path / "salt-3007.17.tar.gz", "3007.17", python)
-            self.assertEqual(pins, [*kept, "pyzmq==27.1.0", "certifi", *packages.ADDED_PINS])
+            self.assertEqual(pins, [*kept, "pyzmq==27.1.0", "certifi", *packages.ADDED_PINS, packages.CRYPT_PIN])
+
+    def test_passwords_can_be_hashed_where_python_has_no_module_for_that(self):
+        """`shadow.gen_password` of a tree with Python 3.13 said "is not available"."""
+        self.assertEqual([minor for minor in range(10, 16) if packages.lacks_crypt(minor)], [13, 14, 15])
 
     def test_a_salt_that_cannot_run_there_is_refused_before_anything_is_built(self):
         for minor in (13, 14):
