@@ -6,8 +6,9 @@ mod variety;
 
 use super::handover::bad::{BAD, install_bad};
 use crate::support::eventually;
+use crate::support::extension::put_modules;
 use crate::support::salt::{START_SECONDS, Tree, copy_renamed, packaged_tree};
-use crate::support::scene::{ID, Scene, Wanted};
+use crate::support::scene::{ID, MASTER, Scene, Wanted};
 use crate::support::shown::prints_what_is_shown;
 use crate::support::stage::{Ran, SALT, text};
 use crate::support::stream::Plan;
@@ -124,6 +125,26 @@ fn extras_are_told_and_refuse(packaged: &Packaged) {
     assert!(told.contains("the rehearsal found:") && told.contains("would vanish"), "3007 lacks functions: {told}");
 }
 
+/// The master has told the packaged minion that it is older than the release: the adoption and the setup that adopts are refused, and nothing begins.
+fn a_release_that_is_newer_than_its_master_is_refused(packaged: &Packaged, release: &str) {
+    let scene = &packaged.scene;
+    put_modules(scene);
+    scene.master().call(ID, &["saltutil.refresh_modules", "async=False"]);
+    let told = scene.master().call(ID, &["sidle.master_is", OLD]);
+    assert!(told.contains(OLD) && told.contains("a job"), "{told}");
+    let (from, print) = (format!("file://{}", text(&scene.author.repository())), scene.author.fingerprint());
+    let setup = ["setup", "--repository", &from, "--fingerprint", &print, "--release", release, "--adopt"];
+    for words in [&["adopt", SALT, "--dry-run", "--rehearse"][..], &["adopt", SALT], &setup] {
+        let said = format!("{:?}", scene.host.sidle(words));
+        for part in [&format!("runs Salt {OLD} (by a job of "), "upgrade the master first", "rehearsal = "] {
+            assert!(said.contains(part), "{words:?}: {part}: {said}");
+        }
+        assert!(packaged.lives() && !scene.host.path("var/lib/sidle/adopt/salt-minion").exists());
+    }
+    // The truth, which is newer than the release.
+    scene.master().call(ID, &["sidle.master_is", MASTER]);
+}
+
 /// Ends the minion that `sidle unadopt` has started: it is nobody's child.
 struct GivenBack<'a>(&'a Scene);
 
@@ -147,6 +168,7 @@ fn a_busy_packaged_minion_is_adopted_without_losing_a_job_and_given_back() {
     assert!(told.contains("in place of salt-minion.service") && told.contains("salt-call"), "{told}");
     assert!(!scene.host.path("var/lib/sidle/adopt").exists() && !packaged.mask().exists());
     extras_are_told_and_refuse(&packaged);
+    a_release_that_is_newer_than_its_master_is_refused(&packaged, &format!("{MIDDLE}-1"));
     let stream = scene.stream(&Plan::of(RATE));
     stream.run(AROUND_SECONDS);
     let adopted = packaged.adopt(&[]);

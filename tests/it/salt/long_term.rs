@@ -39,13 +39,14 @@ const LATER_MINUTES: u64 = 20;
 /// A new day of a name is in the file after some seconds; the machine may be busy.
 const COUNTED_SECONDS: u64 = 90;
 
-/// The answers that may not change, of what 3008 dropped and of a custom module.
+/// The answers that may not change, of what 3008 dropped, of a custom module and of a custom grain.
 fn answers(scene: &Scene) -> Vec<String> {
     let master = scene.master();
     [
         &["zabbix.compare_params", "one", "two"][..],
         &["tomcat.extract_war_version", "/srv/shop-1.7.2.war"],
         &["ours.go"],
+        &["grains.get", "place"],
         &["test.echo", "kept", "--return", "sqlite3"],
     ]
     .map(|words| master.call(ID, words))
@@ -61,6 +62,14 @@ fn highstate(scene: &Scene) -> Vec<(String, String)> {
         states.iter().map(|(id, state)| (id.clone(), format!("{} {}", state["result"], state["changes"]))).collect();
     results.sort();
     results
+}
+
+/// A custom execution module and a custom grain, which begin with this.
+fn write_own(scene: &Scene, head: &str) {
+    let grains = scene.host.path("var/cache/salt/minion/extmods/grains");
+    fs::create_dir_all(&grains).unwrap();
+    fs::write(scene.marks.modules().join("ours.py"), format!("{head}def go():\n    return 'ours'\n")).unwrap();
+    fs::write(grains.join("place.py"), format!("{head}def facts():\n    return {{'place': 'north'}}\n")).unwrap();
 }
 
 /// A host with a use of each kind.
@@ -80,14 +89,13 @@ fn scene() -> (Scene, Clock) {
     assert!(Command::new("python3").args(["-c", make]).arg(&kept).arg(schema).status().unwrap().success());
     let options = format!("sqlite3.database: {}\n", text(&kept));
     fs::write(scene.configuration().join("minion.d/sqlite.conf"), options).unwrap();
-    fs::write(scene.marks.modules().join("ours.py"), "import salt.ext.tornado.gen\n\n\ndef go():\n    return 'ours'\n")
-        .unwrap();
+    write_own(&scene, "import salt.ext.tornado.gen\n\n\n");
     let managed = scene.host.path("srv/managed");
     scene.master().file("top.sls", "base: {'*': [used]}\n");
     scene.master().file(
         "used.sls",
         &format!(
-            "{}:\n  file.managed: [{{contents: kept}}]\nrows:\n  sqlite3.table_present:\n    - db: {}\n    - schema: CREATE TABLE rows (one INTEGER)\n",
+            "{}:\n  file.managed: [{{contents: {{{{ grains['place'] }}}}}}]\nrows:\n  sqlite3.table_present:\n    - db: {}\n    - schema: CREATE TABLE rows (one INTEGER)\n",
             text(&managed),
             text(&used)
         ),
@@ -172,12 +180,12 @@ fn a_host_that_uses_what_3008_dropped_goes_there_and_back_and_loses_nothing() {
             refused.stdout.lines().find(|line| line.contains(&format!("used here ({kind})")) && line.contains(&told));
         assert!(found.is_some_and(|line| line.contains(&format!("on {DAYS} days"))), "{kind} {told}: {refused:?}");
     }
-    for name in ["the custom execution module ours", "salt.ext.tornado"] {
+    for name in ["the custom execution module ours", "the custom grains module place", "salt.ext.tornado"] {
         assert!(refused.stdout.contains(name), "{name}: {refused:?}");
     }
     let bundle = packed(&scene, &uses);
     scene.host.install(&bundle).ok();
-    fs::write(scene.marks.modules().join("ours.py"), "def go():\n    return 'ours'\n").unwrap();
+    write_own(&scene, "");
     let fits = scene.host.sidle(&["rehearse", SALT, &format!("{new}-2")]);
     assert_eq!(fits.code, Some(0), "{fits:?}");
 

@@ -17,7 +17,7 @@ mod whole;
 mod why;
 mod wrapper;
 
-use crate::support::fleet::extension as source;
+use crate::support::extension::{copy_into, source};
 use crate::support::salt::tree;
 use crate::support::scene::Scene;
 use crate::support::stage::{Author, DEMO, Host, SIDLE, text, two_releases};
@@ -29,47 +29,6 @@ use tempfile::TempDir;
 
 /// The releases of Salt on which it has to load.
 const SALTS: [&str; 3] = ["3006.30", "3007.17", "3008.5"];
-
-/// Where a file root has what lies in the extension's directories.
-const SYNCED: [(&str, &str); 4] =
-    [("modules", "_modules"), ("states", "_states"), ("grains", "_grains"), ("beacons", "_beacons")];
-
-/// The files of a directory of the extension that a minion needs.
-fn modules(directory: &str) -> Vec<PathBuf> {
-    let all = fs::read_dir(source().join("src/saltext/sidle").join(directory)).unwrap();
-    let paths = all.map(|entry| entry.unwrap().path());
-    paths.filter(|path| path.extension().is_some_and(|end| end == "py") && !path.ends_with("__init__.py")).collect()
-}
-
-/// Copies the extension into a file root, as a site without pip on its minions does.
-fn copy_into(files: &Path) {
-    for (directory, synced) in SYNCED {
-        fs::create_dir_all(files.join(synced)).unwrap();
-        for module in modules(directory) {
-            fs::copy(&module, files.join(synced).join(module.file_name().unwrap())).unwrap();
-        }
-    }
-}
-
-/// Brings the extension to a minion that is not started yet.
-fn bring_to(scene: &Scene) {
-    // The program and the root of this host, and a beacon that looks often.
-    let own = format!(
-        "sidle:\n  program: {SIDLE}\n  root: {}\nbeacons:\n  sidle:\n    - interval: 2\n",
-        text(&scene.host.root())
-    );
-    fs::write(scene.configuration().join("minion.d/sidle.conf"), own).unwrap();
-    for (directory, synced) in SYNCED {
-        for module in modules(directory) {
-            let name = module.file_name().unwrap().to_str().unwrap();
-            scene.master().file(&format!("{synced}/{name}"), &fs::read_to_string(&module).unwrap());
-            // Synced before: a release is refused while what the configuration names is missing.
-            let place = scene.host.path("var/cache/salt/minion/extmods").join(directory);
-            fs::create_dir_all(&place).unwrap();
-            fs::copy(&module, place.join(name)).unwrap();
-        }
-    }
-}
 
 /// A minion without a master: its configuration and file root, on a host of the demonstration agent.
 struct Caller {

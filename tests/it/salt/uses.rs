@@ -1,9 +1,10 @@
 //! What a real minion uses is counted by its guard, in both long-term releases: each kind of module that was called, and none that was not.
 
 use crate::support::eventually;
+use crate::support::extension::put_modules;
 use crate::support::minions::LONG_TERM;
 use crate::support::scene::{ID, MASTER, Scene, Wanted};
-use crate::support::stage::{SALT, SIDLE};
+use crate::support::stage::{SALT, text};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -60,22 +61,6 @@ fn are_counted(scene: &Scene, called: &[(&str, &str)]) -> Value {
     })
 }
 
-/// The extension's own modules, on this host's minion.
-fn extension(scene: &Scene) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/saltext-sidle/src/saltext/sidle");
-    for kind in ["modules", "states"] {
-        let place = scene.host.path("var/cache/salt/minion/extmods").join(kind);
-        fs::create_dir_all(&place).unwrap();
-        for module in fs::read_dir(source.join(kind)).unwrap().map(|entry| entry.unwrap().path()) {
-            if module.extension().is_some_and(|end| end == "py") && !module.ends_with("__init__.py") {
-                fs::copy(&module, place.join(module.file_name().unwrap())).unwrap();
-            }
-        }
-    }
-    let options = format!("sidle:\n  program: {SIDLE}\n  root: {}\n", scene.host.root().display());
-    fs::write(scene.configuration().join("minion.d/sidle.conf"), options).unwrap();
-}
-
 /// The master says that it is older than the release: the switch and the state are refused at once, and nothing begins; with `report` they are not.
 fn a_release_that_is_newer_than_its_master_is_refused(scene: &Scene, release: &str) {
     let told = scene.master().call(ID, &["sidle.master_is", "3007.17", "minimum_auth_version=3"]);
@@ -84,7 +69,9 @@ fn a_release_that_is_newer_than_its_master_is_refused(scene: &Scene, release: &s
     let setting = scene.host.path("etc/sidle/conf.d/zz.toml");
     fs::write(&setting, "rehearsal = \"refuse\"\n").unwrap();
     let before = scene.host.sidle(&["--json", "history", SALT]).stdout;
-    for words in [&["switch", SALT, release][..], &["switch", SALT, release, "--dry-run"]] {
+    let (named, from) = (format!("{SALT}@{release}"), format!("file://{}", text(&scene.author.repository())));
+    let upgrade = ["upgrade", &named, "--repository", &from];
+    for words in [&["switch", SALT, release][..], &["switch", SALT, release, "--dry-run"], &upgrade] {
         let refused = scene.host.sidle(&[&["--json"], words].concat());
         let error = refused.json()["error"].clone();
         assert_eq!((refused.code, &error["reason"]), (Some(1), &"peers".into()), "{refused:?}");
@@ -120,7 +107,7 @@ fn what_a_minion_calls_is_counted_in_both_releases_and_refuses_a_release_that_la
         fs::write(modules.join(kind).join("ours.py"), text).unwrap();
     }
     scene.master().file("used.sls", "{% set how = 'well' %}\n{{ how }}:\n  test.succeed_with_changes: []\n");
-    extension(&scene);
+    put_modules(&scene);
     scene.run(old);
     work(&scene);
     let counted = are_counted(&scene, &CALLED);

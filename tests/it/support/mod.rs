@@ -4,6 +4,7 @@ pub mod answers;
 pub mod boot;
 pub mod clock;
 pub mod evidence;
+pub mod extension;
 pub mod fleet;
 pub mod inside;
 pub mod kernels;

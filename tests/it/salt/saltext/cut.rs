@@ -1,7 +1,7 @@
 //! A job that a switch in mode `now` cuts, and a job that is published in its downtime, on each Salt.
 
 use super::missed::SlowStart;
-use super::{bring_to, source};
+use crate::support::extension::{bring_to, source};
 use crate::support::eventually;
 use crate::support::scene::{ID, Scene, Wanted};
 use crate::support::stage::text;

@@ -1,5 +1,6 @@
 //! Jobs of a real minion that switch that minion itself.
 
+use crate::support::extension::bring_to;
 use crate::support::eventually;
 use crate::support::scene::{ID, Scene, Wanted};
 use crate::support::stage::SALT;
@@ -28,7 +29,7 @@ fn call(scene: &Scene, words: &[&str]) -> Value {
 /// A minion with the modules of the extension, which is not started yet.
 fn with_the_extension() -> Scene {
     let scene = Scene::idle(&Wanted { settings: "rehearsal = \"refuse\"\n", ..Wanted::of(&["3006.30", "3008.5"]) });
-    super::bring_to(&scene);
+    bring_to(&scene);
     scene
 }
 

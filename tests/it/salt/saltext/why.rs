@@ -1,6 +1,6 @@
 //! Why a minion did not return: the runner's answers below a real master, with minions in each kind of trouble.
 
-use super::{copy_into, source};
+use crate::support::extension::{copy_into, source};
 use crate::support::eventually;
 use crate::support::salt::{Master, Minion, START_SECONDS, tree};
 use crate::support::stage::{SIDLE, text};
