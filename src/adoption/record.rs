@@ -5,6 +5,7 @@ use super::packaged_tree::PackagedTree;
 use super::replacement_unit::{self, KEPT_SUFFIX, UNITS, UnitState, unit_state};
 use super::{AdoptingInstance, environment, is_own_host, other_package};
 use crate::agent::AgentKind;
+use crate::agent::gate::CLAIMS_NAME;
 use crate::bundle::path::BundlePath;
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
@@ -13,6 +14,7 @@ use crate::os::account::{self, Rights};
 use crate::os::dir::Dir;
 use crate::os::{OsError, units};
 use crate::saved;
+use crate::switch::gate::gatekeeper::Gatekeeper;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -202,6 +204,10 @@ impl Adoption {
         if enabled {
             // Links that were made for the replacement unit lead nowhere now.
             units::enable_again(&self.unit)?;
+        }
+        // The package's agent makes no claims: with older ones here, a lack of one would look like a job that nobody has begun.
+        if let Some(gate) = Dir::open_if_exists(Gatekeeper::new(layout, instance.name()).path())? {
+            gate.remove_tree(CLAIMS_NAME)?;
         }
         let adoptions = layout.adoption(instance.name()).parent().map(Dir::open_if_exists).transpose()?.flatten();
         let Some(adoptions) = adoptions else { return Ok(()) };

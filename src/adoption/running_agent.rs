@@ -1,9 +1,12 @@
 //! An agent that runs with an instance's configuration, and that sidle did not start: `adopt` takes it over, a first switch is refused beside it.
 
+use super::replacement_unit::{UNITS, UnitState, unit_state};
 use super::{AdoptingInstance, is_own_host};
 use crate::agent::adoption::{Adopter, RunningAgent};
 use crate::agent::{AgentError, AgentSettings, Answers};
 use crate::failure::{Class, Report};
+use crate::layout::Layout;
+use crate::name::PackageName;
 use crate::os::dir::Dir;
 use crate::os::{OsError, file, proc_fs, process, units};
 use crate::supervise::status::SupervisorStatus;
@@ -62,12 +65,14 @@ pub fn refuse(instance: &AdoptingInstance, to: &Release) -> Result<(), Report> {
     let package = instance.package();
     let unit = adopter.unit(package.as_str());
     let settings = instance.agent(&manifest, Answers::Read)?;
-    let Some((found, managed)) = find(instance, adopter, &settings, &unit)? else { return Ok(()) };
+    let Some((found, managed)) = find(instance, adopter, &settings, &unit)? else {
+        return refuse_enabled(instance.layout(), package, &unit);
+    };
     if is_own(&found)? || !shares(&found, &configuration)? {
         return Ok(());
     }
     let (pid, configuration) = (found.leader.pid, configuration.display());
-    let end = if managed { format!("`systemctl stop {unit}`") } else { format!("`kill {pid}`") };
+    let end = if managed { format!("`systemctl disable --now {unit}`") } else { format!("`kill {pid}`") };
     let message = format!(
         "cannot start {to}: process {pid} runs with the configuration in {configuration}, and both would run each job"
     );
@@ -76,4 +81,19 @@ pub fn refuse(instance: &AdoptingInstance, to: &Release) -> Result<(), Report> {
         .hint(format!(
             "`sidle adopt {package} {to}` takes it over without losing a job; or end it first ({end}); --force does not help"
         )))
+}
+
+/// Refuses an agent whose package's unit a boot starts: it would run each job beside sidle's. An adoption replaces that unit.
+pub fn refuse_enabled(layout: &Layout, package: &PackageName, unit: &str) -> Result<(), Report> {
+    if !is_own_host(layout) || !units::is_running() || !units::is_enabled(unit) {
+        return Ok(());
+    }
+    let units = Dir::open_if_exists(&layout.root().join(UNITS))?;
+    if units.is_some_and(|units| unit_state(&units, unit).is_ok_and(|state| state == UnitState::Replacement)) {
+        return Ok(());
+    }
+    let message = format!("cannot start {package}: the next boot would start {unit}, too, and both would run each job");
+    Err(Report::of(Class::Conflict, message).hint(format!(
+        "`systemctl disable --now {unit}` keeps it from that; or start it, and `sidle adopt {package}` takes it over without losing a job"
+    )))
 }

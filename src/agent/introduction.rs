@@ -68,6 +68,9 @@ pub trait Introducer: Sync {
     /// The file of a first configuration.
     fn file(&self, told: &Told) -> FirstFile;
 
+    /// Whether a text is such a file, and nobody has added to it.
+    fn wrote(&self, text: &[u8]) -> bool;
+
     /// Makes the agent's key, if it has none, and shows it to each peer once.
     fn introduce(&self, settings: &AgentSettings, root: &Path) -> Result<Introduced, AgentError>;
 }

@@ -47,11 +47,9 @@ program=$(command -v sidle </dev/null 2>/dev/null) || program=
 if [ -n "$program" ]; then
     say program "$program"
     say version "$("$program" --version </dev/null 2>/dev/null)"
-    if [ ! -e {INSTALLED} ]; then
-        if dpkg-query -S "$program" >/dev/null 2>&1; then say owner dpkg
-        elif rpm -qf "$program" >/dev/null 2>&1; then say owner rpm
-        elif apk info --who-owns "$program" >/dev/null 2>&1; then say owner apk
-        fi
+    if dpkg-query -S "$program" >/dev/null 2>&1; then say owner dpkg
+    elif rpm -qf "$program" >/dev/null 2>&1; then say owner rpm
+    elif apk info --who-owns "$program" >/dev/null 2>&1; then say owner apk
     fi
 fi
 [ ! -f {part} ] || say part "$(wc -c <{part} | tr -d ' ')"

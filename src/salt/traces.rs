@@ -25,6 +25,8 @@ const RETURNED: &str = "Returning information for job";
 const NOT_RETURNED: &str = "failed to return the job";
 /// Before a job's return in the log: that of another question about the job quotes the lines above.
 const RETURN: &str = "return_data: ";
+/// In each line of such a level, as Salt writes it by default: `[INFO    ]`.
+const LEVELS: [&str; 5] = ["[INFO", "[PROFILE", "[DEBUG", "[TRACE", "[GARBAGE"];
 /// The levels at which it says so.
 const DETAILED: [&str; 6] = ["info", "profile", "debug", "trace", "garbage", "all"];
 
@@ -116,9 +118,12 @@ fn log(path: &Path, job: Option<&str>) -> LogTraces {
     let zone = clock::zone(None).ok();
     let time = |line: &str| written(line, zone.as_ref()?);
     let text = String::from_utf8_lossy(&bytes);
-    let mut traces = LogTraces { since: text.lines().find_map(time), ..LogTraces::default() };
-    let Some(job) = job.filter(|job| !job.is_empty()) else { return traces };
     let is_about = |line: &&str| [RECEIVED, RETURNED, NOT_RETURNED].iter().any(|words| line.contains(words));
+    // A log that was less detailed before would not have named the job.
+    let is_detailed = |line: &&str| is_about(line) || LEVELS.iter().any(|level| line.contains(level));
+    let since = text.lines().filter(is_detailed).find_map(time);
+    let mut traces = LogTraces { since, ..LogTraces::default() };
+    let Some(job) = job.filter(|job| !job.is_empty()) else { return traces };
     let lines: Vec<&str> =
         text.lines().filter(|line| names(line, job) && !line.contains(RETURN)).filter(is_about).collect();
     traces.returned_at = lines.iter().find(|line| line.contains(RETURNED)).and_then(|line| time(line));
@@ -216,8 +221,10 @@ mod tests {
         let others =
             line(1, "Returning information for job: 20261124091200123457") + &about(2, "looks at") + &line(2, &quoted);
         let endless = format!("2026-11-24 09:12:09 {RECEIVED} {JOB} {}\n", "ü".repeat(500));
-        let text =
-            format!("no time\n{others}{}{}{endless}", about(3, RECEIVED), about(4, "Returning information for job:"));
+        // At level warning, before it was raised.
+        let warned = "2026-11-24 09:11:00,123 [salt.minion][WARNING ] no job is named at this level\n";
+        let (received, returned) = (about(3, RECEIVED), about(4, "Returning information for job:"));
+        let text = format!("no time\n{warned}{others}{received}{returned}{endless}");
         put(root.path(), "log", text.as_bytes());
         let log = asked(root.path(), Some(JOB), &json!({"log_level": "warning", "log_level_logfile": "info"})).log;
         let zone = clock::zone(None).unwrap();

@@ -332,12 +332,21 @@ impl<'a> Setup<'a> {
     /// Enables and starts the supervisor, where systemd runs this host; elsewhere the last step says how to start it.
     fn start_supervisor(&mut self, step: Step) -> Result<(), Report> {
         let (layout, name) = (&self.context.layout, instance_of(&self.arguments.package, None));
-        let is_own_host = layout.root() == Path::new("/") && units::is_running();
-        if !is_own_host || SupervisorStatus::read(layout, &name)?.is_some() {
+        if layout.root() != Path::new("/") || !units::is_running() {
             return Ok(());
         }
         let unit = format!("sidle@{name}.service");
-        units::enable_again(&unit)?;
+        let (is_enabled, runs) = (units::is_enabled(&unit), SupervisorStatus::read(layout, &name)?.is_some());
+        if !is_enabled {
+            units::enable_again(&unit)?;
+            if runs {
+                // Somebody started it by hand: the next boot would not.
+                self.note(step, format!("enabled {unit}"), true);
+            }
+        }
+        if runs {
+            return Ok(());
+        }
         units::start(&unit)?;
         self.note(step, format!("started {unit}"), true);
         Ok(())

@@ -2,6 +2,7 @@
 
 use super::{Setup, Step};
 use crate::acquire::Acquired;
+use crate::adoption::running_agent;
 use crate::agent::introduction::{Configured, Introduced, Introducer, Standing, Told};
 use crate::agent::{AgentSettings, Answers, Parts};
 use crate::cli::follow::follow;
@@ -27,6 +28,8 @@ use std::time::Duration;
 const WAIT: Duration = Duration::from_secs(15 * 60);
 /// How long a supervisor may take to start.
 const SUPERVISOR_WAIT: Duration = Duration::from_secs(10);
+/// How long an agent of a supervisor that was just started may take to run.
+const AGENT_WAIT: Duration = Duration::from_secs(30);
 /// How often the masters are asked meanwhile.
 const INTERVAL: Duration = Duration::from_secs(5);
 
@@ -86,8 +89,10 @@ struct Host<'a> {
 impl Host<'_> {
     /// Refuses a host whose agent runs without sidle.
     fn refuse_running(&self, parts: &Parts, package: &PackageName) -> Result<(), Report> {
-        let found = parts.adopter.map(|adopter| adopter.find(&self.settings, None)).transpose()?.flatten();
-        let Some(found) = found else { return Ok(()) };
+        let Some(adopter) = parts.adopter else { return Ok(()) };
+        let Some(found) = adopter.find(&self.settings, None)? else {
+            return running_agent::refuse_enabled(&self.context.layout, package, &adopter.unit(package.as_str()));
+        };
         let message = format!("cannot start {package}: it runs on this host already, as process {}", found.leader.pid);
         Err(Report::of(Class::Conflict, message).hint("take it over instead: `sidle setup … --adopt`"))
     }
@@ -99,8 +104,8 @@ impl Host<'_> {
         let path = directory.join(&first.path);
         let masters = told.peers.join(", ");
         let present = file::read_if_exists(&path, CONFIGURATION_BYTES_MAXIMUM)?;
-        // What an earlier run wrote is replaced: by other words of the same person.
-        let is_own = present.as_ref().is_some_and(|text| first_line(text) == first_line(first.text.as_bytes()));
+        // What an earlier run wrote is replaced: by other words of the same person. What somebody has added to stays.
+        let is_own = present.as_ref().is_some_and(|text| self.introducer.wrote(text));
         let Configured { peers, pin, .. } = self.introducer.configured(&self.settings, self.context.layout.root())?;
         // The same masters alone are not all that was asked for: a name or a pinned key must be in the configuration, too.
         let has_all = told.id.is_none() && (told.pin.is_none() || told.pin == pin);
@@ -119,6 +124,11 @@ impl Host<'_> {
         let what = format!("{} with {masters}", path.display());
         if present.as_deref() == Some(first.text.as_bytes()) {
             return Ok((format!("{what} is there already"), false));
+        }
+        if present.is_some() && !is_own {
+            let message = format!("cannot write {}: it has more than `sidle setup --start` writes", path.display());
+            let hint = "name masters, id and pinned key there yourself, and leave out --master; or move your lines to another file of this directory";
+            return Err(Report::of(Class::Conflict, message).hint(hint));
         }
         let (Some(parent), Some(name), Effect::Apply) = (path.parent(), path.file_name(), effect) else {
             return Ok((what, true));
@@ -202,13 +212,16 @@ impl Host<'_> {
     }
 }
 
+/// No master answers.
+fn silent(id: &str, why: &[String]) -> Report {
+    let message = format!("cannot show the key of {id} to its masters: {}", why.join("; "));
+    let hint = "correct --master; each master must be reachable from this host (Salt's ports are 4505 and 4506)";
+    Report::of(Class::Failed, message).hint(hint)
+}
+
 fn other_id(wanted: &str, id: &str) -> Report {
     let message = format!("cannot start the minion as {wanted}: its configuration names it {id}");
     Report::of(Class::Conflict, message).hint("remove the other `id`, or leave out --id")
-}
-
-fn first_line(text: &[u8]) -> &[u8] {
-    text.split(|byte| *byte == b'\n').next().unwrap_or_default()
 }
 
 /// What is awaited of a peer, in words; None: nothing.
@@ -254,10 +267,7 @@ impl<'a> Setup<'a> {
         }
         let (shown, open) = host.wait(start.id.as_deref(), start.wait.unwrap_or(WAIT), false)?;
         if !open.is_empty() && !shown.peers.iter().any(|(_, standing)| matches!(standing, Standing::Waits(_))) {
-            let message = format!("cannot show the key of {} to its masters: {}", shown.id, open.join("; "));
-            let hint =
-                "correct --master; each master must be reachable from this host (Salt's ports are 4505 and 4506)";
-            return Err(Report::of(Class::Failed, message).hint(hint));
+            return Err(silent(&shown.id, &open));
         }
         if !open.is_empty() {
             return Ok(Some(self.wait_for_acceptance(shown, open)));
@@ -306,10 +316,26 @@ impl<'a> Setup<'a> {
         if shown.peers.iter().any(|(_, standing)| matches!(standing, Standing::Waits(_))) {
             return Ok(Some(self.wait_for_acceptance(shown, open)));
         }
+        if shown.peers.iter().all(|(_, standing)| matches!(standing, Standing::Silent(_))) {
+            return Err(silent(&shown.id, &open));
+        }
         for line in open {
             self.note(Step::Start, line, false);
         }
+        self.require_agent()?;
         Ok(None)
+    }
+
+    /// Refuses to call an agent started that does not run: it ends again and again, or a person has ended it.
+    fn require_agent(&self) -> Result<(), Report> {
+        let (layout, package) = (&self.context.layout, &self.arguments.package);
+        let name = instance_of(package, None);
+        let agent = || Ok(SupervisorStatus::read(layout, &name)?.and_then(|status| status.agent));
+        if lock::wait::<_, Report>(AGENT_WAIT, agent)?.is_some() {
+            return Ok(());
+        }
+        let message = format!("cannot start {package}: its supervisor runs, but the agent does not");
+        Err(Report::of(Class::Failed, message).hint(format!("`sidle status {package}` and `sidle doctor` say why")))
     }
 
     fn wait_for_acceptance(&mut self, shown: Introduced, open: Vec<String>) -> Class {

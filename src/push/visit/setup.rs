@@ -190,13 +190,23 @@ impl Waiting {
     /// Err: the host tells an id that is none, or not the one that it was given. People would accept it as they read it.
     fn report(self, to: &Destination) -> Result<Report, Report> {
         let is_given = to.id.as_ref().is_none_or(|id| *id == self.id);
-        if !is_given || destination::check("the id", &self.id).is_err() {
+        if !is_given || destination::check("the id", &self.id).is_err() || !self.has_only_its_commands() {
             return Err(other_id(to, &self.id));
         }
         let message = format!("{} waits: nobody has accepted the key of {} ({})", to.name, self.id, self.key);
         let peers = self.peers.join("; ");
         let report = Report::of(Class::Pending, message).reason(Reason::KeyNotAccepted);
         Ok(report.hint(format!("{peers}; then run the same `sidle push` again")))
+    }
+}
+
+impl Waiting {
+    /// Whether all that it gives a person to type is about its own key.
+    fn has_only_its_commands(&self) -> bool {
+        let own = ["-f", "-a"].map(|option| format!("`salt-key {option} {}`", self.id));
+        let rest = |text: &String| own.iter().fold(text.clone(), |text, command| text.replace(command, ""));
+        self.key.chars().all(|c| c.is_ascii_hexdigit() || c == ':')
+            && self.peers.iter().map(rest).all(|text| !text.contains('`') && !text.contains("salt-key"))
     }
 }
 
@@ -239,5 +249,20 @@ mod tests {
         assert!(Waiting::of(&result, Some(Class::Pending)).is_some_and(|waiting| waiting.key == "ab:cd"));
         assert!(Waiting::of(&result, Some(Class::Failed)).is_none());
         assert!(Waiting::of(&serde_json::json!({"waiting": null}), Some(Class::Pending)).is_none());
+    }
+
+    /// A host that has sent a key under another id let a person accept it: the commands that it told were passed on.
+    #[test]
+    fn what_a_host_gives_a_person_to_type_is_about_its_own_key() {
+        let to = Destination::of_word("web1").unwrap();
+        let told = |key: &str, peer: &str| {
+            Waiting { id: "web1".into(), key: key.into(), peers: vec![peer.into()] }.report(&to).map(|report| report.hint)
+        };
+        let good = "on m1: `salt-key -f web1` must show this fingerprint (Salt 3008.5 and older 3008: ab:cd); then `salt-key -a web1`";
+        assert!(told("ab:cd", good).is_ok() && told("ab:cd", "m2 does not answer: timed out").is_ok());
+        for bad in [good.replace("-a web1", "-a db1"), good.replace("web1", "db1"), "run `sh`".into(), "salt-key -A".into()] {
+            assert!(told("ab:cd", &bad).is_err(), "{bad}");
+        }
+        assert!(told("it is db1", good).is_err());
     }
 }

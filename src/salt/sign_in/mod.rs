@@ -26,6 +26,9 @@ const NOT_PASSED_ON: [&str; 3] = [notify::NOTIFY_SOCKET, "SIDLE_GATE", "SIDLE_RO
 
 /// What a first minion's configuration is called: read before what a site adds.
 const FIRST_FILE: &str = "minion.d/10-sidle-setup.conf";
+/// Its first line, and how its others begin.
+const FIRST_LINE: &str = "# Written by `sidle setup --start`.";
+const OPTIONS: [&str; 3] = ["master: ", "id: ", "master_finger: "];
 
 /// Brings up a host's first minion.
 pub static FIRST: FirstMinion = FirstMinion;
@@ -164,11 +167,17 @@ impl Introducer for FirstMinion {
     fn file(&self, told: &Told) -> FirstFile {
         // JSON is YAML, whatever a name looks like.
         let mut lines =
-            vec!["# Written by `sidle setup --start`.".to_owned(), format!("master: {}", json!(told.peers))];
+            vec![FIRST_LINE.to_owned(), format!("master: {}", json!(told.peers))];
         lines.extend(told.id.iter().map(|id| format!("id: {}", json!(id))));
         lines.extend(told.pin.iter().map(|pin| format!("master_finger: {}", json!(pin))));
         let text = lines.join("\n") + "\n";
         FirstFile { path: FIRST_FILE.into(), text }
+    }
+
+    fn wrote(&self, text: &[u8]) -> bool {
+        let text = String::from_utf8_lossy(text);
+        let mut lines = text.lines();
+        lines.next() == Some(FIRST_LINE) && lines.all(|line| OPTIONS.iter().any(|option| line.starts_with(option)))
     }
 
     fn introduce(&self, settings: &AgentSettings, root: &Path) -> Result<Introduced, AgentError> {
@@ -237,5 +246,9 @@ mod tests {
         assert_eq!(file.path, Path::new(FIRST_FILE));
         let lines: Vec<&str> = file.text.lines().skip(1).collect();
         assert_eq!(lines, [r#"master: ["m1","no: yaml"]"#, r#"id: "web17""#]);
+        let pinned = FIRST.file(&Told { peers: vec!["m1".into()], id: None, pin: Some("ab:cd".into()) });
+        assert!(FIRST.wrote(file.text.as_bytes()) && FIRST.wrote(pinned.text.as_bytes()));
+        // The next `setup --start` took such a file for its own, and the line was gone.
+        assert!(!FIRST.wrote((file.text + "user: salt\n").as_bytes()) && !FIRST.wrote(b"master: m1\n"));
     }
 }

@@ -32,15 +32,14 @@ pub fn is_claimed(
             return Ok(Some(true));
         }
     }
-    // Only a claim from before shows that claims were made then, and are still there.
-    let mut since = None;
+    // Claims from before and after show that claims were made then, and are still there: an agent without a guard makes none.
+    let mut made = Vec::new();
     for claim in claims.names()? {
-        let made = claims.stat(&claim)?.map(|stat| stat.mtime.0);
-        since = since.into_iter().chain(made).min();
+        made.extend(claims.stat(&claim)?.map(|stat| stat.mtime.0));
     }
-    let (Some(since), Some(published)) = (since, published) else { return Ok(None) };
-    let published = published.as_second();
-    Ok((since < published && now.as_second() - published < KEPT_SECONDS).then_some(false))
+    let Some(published) = published.map(Timestamp::as_second) else { return Ok(None) };
+    let is_kept = made.iter().any(|made| *made < published) && now.as_second() - published < KEPT_SECONDS;
+    Ok((is_kept && made.iter().any(|made| *made > published)).then_some(false))
 }
 
 #[cfg(test)]
@@ -48,6 +47,8 @@ mod tests {
     use super::*;
     use crate::os::clock;
     use jiff::ToSpan as _;
+    use std::fs::OpenOptions;
+    use std::time::{Duration, UNIX_EPOCH};
 
     #[test]
     fn a_claim_is_named_as_the_guard_names_it() {
@@ -65,16 +66,22 @@ mod tests {
         assert_eq!(asked("1", ago(0)), None, "no gate");
         let claims = Dir::open_or_create(&gate.path().join(CLAIMS_NAME), 0o755).unwrap();
         assert_eq!(asked("1", ago(0)), None, "no claim");
-        for (peer, job) in [("tcp://m:4506", "1"), (ANY_PEER, "2"), ("tcp://other:4506", "3")] {
+        let claim = |peer, job, seconds: u64| {
             claims.create_file(name(peer, job), 0o600).unwrap();
-        }
+            let made = UNIX_EPOCH + Duration::from_secs(u64::try_from(now.as_second()).unwrap() - seconds);
+            let file = gate.path().join(CLAIMS_NAME).join(name(peer, job));
+            OpenOptions::new().write(true).open(file).unwrap().set_modified(made).unwrap();
+        };
+        claim("tcp://m:4506", "1", 100);
+        claim("tcp://other:4506", "3", 90);
+        assert_eq!(asked("3", ago(60)), None, "no claim since: the package's agent ran it, which makes none");
+        claim(ANY_PEER, "2", 10);
         assert_eq!((asked("1", None), asked("2", ago(9000))), (Some(true), Some(true)));
-        assert_eq!(asked("3", ago(60)), None, "published before the oldest claim");
-        let later = now.checked_add(9.seconds()).unwrap();
-        assert_eq!((asked("3", Some(later)), asked("3", None)), (Some(false), None));
-        let (later, much_later) = (Some(later), now.checked_add(3700.seconds()).unwrap());
+        assert_eq!(asked("3", ago(120)), None, "published before the oldest claim");
+        assert_eq!((asked("3", ago(60)), asked("3", None)), (Some(false), None));
+        let much_later = now.checked_add(3700.seconds()).unwrap();
         assert_eq!(
-            is_claimed(gate.path(), ("3", later), &peers, much_later).unwrap(),
+            is_claimed(gate.path(), ("3", ago(60)), &peers, much_later).unwrap(),
             None,
             "claims are not kept for so long"
         );

@@ -19,7 +19,6 @@ mod wrapper;
 
 use crate::support::extension::{copy_into, source};
 use crate::support::salt::tree;
-use crate::support::scene::Scene;
 use crate::support::stage::{Author, DEMO, Host, SIDLE, text, two_releases};
 use serde_json::{Value, json};
 use std::fs;

@@ -7,7 +7,6 @@ use crate::support::scene::{ID, MASTER, Scene, Wanted};
 use crate::support::stage::{SALT, text};
 use serde_json::{Value, json};
 use std::fs;
-use std::path::Path;
 
 /// A new name is in the file after some seconds; the machine may be busy.
 const COUNTED_SECONDS: u64 = 60;

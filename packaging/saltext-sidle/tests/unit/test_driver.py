@@ -179,6 +179,20 @@ class Drivers(unittest.TestCase):
         own.end()
         self.assertEqual((bus.of("sidle.cancel"), bus.of("sidle.unclaim")), ([canary, canary], [["a", "b"]]))
 
+    def test_an_abort_also_cancels_what_waits_where_the_host_was_lost_or_its_driver_died_before_it_heard(self):
+        waits = {"code": 0, "instances": [status(switch={"id": 1, "to": NEW, "phase": "scheduled"})]}
+        for state, scheduled, says in (("lost", True, {}), ("ordered", False, {"a": waits}), ("lost", False, {"a": waits})):
+            bus, record = Bus(status=says), {**self.record(plan(a={}, b={})), "at_window": True, "status": "aborted"}
+            record["hosts"]["a"].update(state=state, scheduled=scheduled, ordered=0.0, orders=1, before=0)
+            driver.unclaim(bus, record, ["a", "b"])
+            self.assertEqual(bus.of("sidle.cancel"), [["a"]], (state, scheduled))
+        # Somebody else's, by the same status.
+        other = {"code": 0, "instances": [status(switch={"id": 1, "to": "3008.5-1", "phase": "scheduled"})]}
+        bus, record = Bus(status={"a": other}), {**self.record(plan(a={}, b={})), "at_window": True, "status": "aborted"}
+        record["hosts"]["a"].update(state="lost")
+        driver.unclaim(bus, record, ["a", "b"])
+        self.assertEqual(bus.of("sidle.cancel"), [])
+
     def test_a_host_that_answers_nonsense_is_refused_and_ends_no_rollout(self):
         failed = {"id": 1, "to": NEW, "result": "rolled-back", "failure": {"phase": "probation", "cause": b"\xff", "text": "x"}}
         nonsense = [

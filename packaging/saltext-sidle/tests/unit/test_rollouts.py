@@ -49,10 +49,12 @@ class Records(unittest.TestCase):
         self.assertEqual(self.records.read("r1")["epoch"], 4)
 
     def test_the_driver_hears_a_word_once(self):
-        self.assertIsNone(self.records.take_command("r1"))
-        self.records.ask_driver("r1", "pause", "lunch")
-        self.assertEqual(self.records.take_command("r1"), ("pause", "lunch", None))
-        self.assertIsNone(self.records.take_command("r1"))
+        self.assertEqual(self.records.take_commands("r1"), [])
+        # One that came before the driver looked was lost with the next.
+        self.records.ask_driver("r1", "abort", "a wrong release")
+        self.records.ask_driver("r1", "pause", "lunch", "ann")
+        self.assertEqual(self.records.take_commands("r1"), [("abort", "a wrong release", None), ("pause", "lunch", "ann")])
+        self.assertEqual(self.records.take_commands("r1"), [])
 
     def test_names_lead_nowhere_else(self):
         for wrong in ("", "../r1", "a/b", ".r1", "Nov 2026", "r" * 129):

@@ -69,6 +69,8 @@ class Again:
         load = own.returners[f"{collect.cache_name(self._opts)}.get_load"](jid)
         if not isinstance(load, dict) or not load.get("fun") or not isinstance(load.get("arg", []), (list, tuple)):
             raise MissingError(f"cannot run job {jid} again: the job cache does not have it with its arguments")
+        if any(isinstance(each, dict) and each.get("rollout") for each in load.get("arg", [])):
+            raise MissingError(f"cannot run job {jid} again: a rollout has ordered it, and gives its orders itself; `salt-run sidle.rollouts` lists them")
         return load
 
     def _publish(self, job, jid, ids):

@@ -24,8 +24,10 @@ MATCHERS = {
     "pillar": "match.pillar", "pillar_pcre": "match.pillar_pcre", "ipcidr": "match.ipcidr", "compound": "match.compound", "data": "match.data",
 }  # fmt: skip
 
-#: Asked by this module itself, and by every command that waits: nobody misses their returns.
-OWN_QUESTIONS = ("saltutil.find_job", "sidle.job")
+#: Asked by every command that waits: nobody misses its returns.
+OWN_QUESTION = "saltutil.find_job"
+#: The functions of this extension: a rollout asks and orders by them, and knows itself who did not answer. An old order must not be given again.
+OWN_PREFIX = "sidle."
 
 #: What refusals look like in the master's log: 3006.30, 3007.17, 3008.5.
 REFUSALS = {
@@ -127,7 +129,7 @@ def keep_seconds(opts):
 
 def is_own_question(load):
     """Returns whether nobody misses the returns of a job."""
-    return bool(set(OWN_QUESTIONS) & set(load["fun"].split(", ")))
+    return any(name == OWN_QUESTION or name.startswith(OWN_PREFIX) for name in load["fun"].split(", "))
 
 
 def cache_name(opts):

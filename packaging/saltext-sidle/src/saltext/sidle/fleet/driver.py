@@ -156,7 +156,7 @@ class _Driver:
         self._announce()
         try:
             if self._record["status"] == states.ABORTED:
-                cancel_waiting(self._bus, self._record, list(self._own.in_flight))
+                cancel_waiting(self._bus, self._record, list(self._record["hosts"]))
             if self._send(orders):
                 self._published = self._now()
             self._look_for_offline()
@@ -214,8 +214,7 @@ class _Driver:
             self._own.on_status(self._now(), minion, answer.instance)
 
     def _apply_commands(self):
-        command = self._records.take_command(self._record["id"])
-        if command:
+        for command in self._records.take_commands(self._record["id"]):
             apply_command(self._own, *command, now=self._now())
 
     # --- what is sent ----------------------------------------------------------------------------------------------
@@ -272,7 +271,8 @@ def claim(bus, record, ids):
 def cancel_waiting(bus, record, ids):
     """Cancels the switches that wait for their windows; a host that waits all the same says so, and is told again. Raises `jobs.Away`."""
     hosts = record["hosts"]
-    scheduled = [minion for minion in ids if hosts[minion]["state"] == states.ORDERED and hosts[minion].get("scheduled")]
+    # Also that of a host which was lost meanwhile: its window opens all the same.
+    scheduled = [minion for minion in ids if states.is_unsure(hosts[minion]) and hosts[minion].get("scheduled")]
     bus.publish(scheduled, "sidle.cancel", kwarg={"package": record["package"]})
     for minion in scheduled:
         hosts[minion]["scheduled"] = False
@@ -285,6 +285,9 @@ def unclaim(bus, record, ids):
     """
     try:
         if record["status"] == states.ABORTED:
+            if record.get("at_window"):
+                # Its driver may have ended before it heard which of them wait.
+                ask_unsure(bus.ask, record)
             cancel_waiting(bus, record, ids)
         bus.ask(ids, "sidle.unclaim", kwarg={"rollout": record["id"], "package": record["package"]}, seconds=UNCLAIM_SECONDS)
     except jobs.Away:

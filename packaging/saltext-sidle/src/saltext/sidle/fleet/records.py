@@ -103,23 +103,27 @@ class Records:
             yield
 
     def ask_driver(self, name, act, reason, by=None):
-        """Leaves a command for the driver: `pause`, `resume` or `abort`, and who gives it."""
+        """Leaves a command for the driver, behind those that it has not taken yet: `pause`, `resume` or `abort`, and who gives it."""
         os.makedirs(self._own, mode=0o700, exist_ok=True)
-        new = self._path(name, "new")
-        with open(new, "w", encoding="utf-8") as file:
-            json.dump([act, reason, by], file)
-        os.replace(new, self._path(name, "word"))
+        with self._commands(name) as file:
+            file.write(json.dumps([act, reason, by]) + "\n")
 
-    def take_command(self, name):
-        """Takes the command that was left for the driver: `(act, reason, by)`, or None."""
-        path = self._path(name, "word")
-        try:
-            with open(path, encoding="utf-8") as file:
-                command = json.load(file)
-        except FileNotFoundError:
-            return None
-        os.remove(path)
-        return tuple(command)
+    def take_commands(self, name):
+        """Takes the commands that were left for the driver, in their order: `(act, reason, by)` of each."""
+        if not os.path.exists(self._path(name, "words")):
+            return []
+        with self._commands(name) as file:
+            file.seek(0)
+            commands = [tuple(json.loads(line)) for line in file]
+            file.truncate(0)
+        return commands
+
+    @contextlib.contextmanager
+    def _commands(self, name):
+        """Holds the file of the commands: who writes one and who takes them wait for each other."""
+        with open(self._path(name, "words"), "a+", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield file
 
     def _path(self, name, kind="json"):
         try:

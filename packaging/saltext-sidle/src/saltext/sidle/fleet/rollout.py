@@ -225,9 +225,16 @@ class Rollout:
             (self._on_status_installing if host["state"] == INSTALLING else self._on_status_ordered)(now, minion, host, status)
         elif host["state"] == OFFLINE:
             self._take_up(minion, now, status)
-        elif states.is_unsure(host) and not status.get("switch") and status.get("current") == host["to"]:
-            host.update(state=DONE, cause=None, text=None)
-            self._done += 1
+        elif states.is_unsure(host):
+            live = status.get("switch")
+            host["scheduled"] = self._is_scheduled(live) and live["to"] == host["to"]
+            if not live and status.get("current") == host["to"]:
+                host.update(state=DONE, cause=None, text=None)
+                self._done += 1
+
+    def _is_scheduled(self, live):
+        """Returns whether a switch waits for its window, as this rollout has ordered it."""
+        return bool(self.record.get("at_window") and live and live["phase"] == "scheduled")
 
     def _on_status_installing(self, now, minion, host, status):
         if host["to"] in status.get("installed", ()):
@@ -241,7 +248,7 @@ class Rollout:
         if host.get("complaint") and self._is_of_another(status, host):
             self._end(minion, REFUSED, now, "conflict", host["complaint"])
         elif live:
-            host["scheduled"] = bool(self.record.get("at_window")) and live["phase"] == "scheduled"
+            host["scheduled"] = self._is_scheduled(live)
             if live["phase"] == "stranded":
                 self._fail(minion, now, live)
             elif live["phase"] == "finishing-old" and live["to"] == status.get("current") == host["to"]:

@@ -205,10 +205,12 @@ class Rollouts:
     def _continue(self, name, prepare, act, is_resumed=False):
         """Drives a rollout that is on record, if `prepare` says so; read when nobody else can change it any more. `act`: its name, and how."""
         with self.records.driving(name), self._bus() as bus:
-            record, command = self.records.read(name), self.records.take_command(name)
-            if command and (command[0] == "abort" or not is_resumed):
-                # Said to a driver that has not heard it.
+            record = self.records.read(name)
+            # Said to a driver that has not heard it.
+            commands = [command for command in self.records.take_commands(name) if command[0] == "abort" or not is_resumed]
+            for command in commands:
                 driver.apply_command(Rollout(record), *command, now=time.time())
+            if commands:
                 self.records.write(record)
                 if record["status"] == states.ABORTED:
                     driver.unclaim(bus, record, list(record["hosts"]))
@@ -275,8 +277,8 @@ class Rollouts:
         self.records.ask_driver(name, act, reason, self._by)
         try:
             with self.records.driving(name):
-                record, command = self.records.read(name), self.records.take_command(name)
-                if command:
+                record = self.records.read(name)
+                for command in self.records.take_commands(name):
                     driver.apply_command(Rollout(record), *command, now=time.time())
                 self.records.write(record)
                 with self._bus() as bus:
