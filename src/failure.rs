@@ -47,6 +47,8 @@ pub enum Reason {
     Used,
     /// The masters have not accepted the key of a host's first minion.
     KeyNotAccepted,
+    /// The host belongs to another rollout.
+    OtherRollout,
     /// The repository behind standard input (`stdio:`) is among those that failed.
     StandardInput,
 }

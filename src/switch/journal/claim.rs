@@ -2,7 +2,7 @@
 //!
 //! The fence of fencing tokens: a driver of the rollout that was taken for dead has an older epoch, and its late orders are refused.
 
-use crate::failure::{Class, Report, moment};
+use crate::failure::{Class, Reason, Report, moment};
 use crate::name::{InstanceName, PackageName};
 use crate::saved::Saved;
 use jiff::Timestamp;
@@ -96,7 +96,7 @@ impl Claim {
                 "end that rollout first; `sidle rollout unclaim {package} {}` takes this host out of it",
                 former.id
             );
-            return Err(Report::of(Class::Conflict, message).hint(hint));
+            return Err(Report::of(Class::Conflict, message).reason(Reason::OtherRollout).hint(hint));
         }
         if self.epoch < former.epoch {
             let message = format!(

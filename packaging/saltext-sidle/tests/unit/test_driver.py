@@ -1,5 +1,6 @@
 """The driver with a bus that exists only as values. Run by `scripts/lint`; needs no Salt."""
 
+import json
 import os
 import shutil
 import tempfile
@@ -110,6 +111,22 @@ class Drivers(unittest.TestCase):
             self.driver(self.record(plan(a={}, b={})), bus).begin()
         self.assertFalse(self.records.has("r1"))
         self.assertEqual((bus.of("sidle.claim"), bus.of("sidle.unclaim")), ([["a", "b"], ["a"]], [["a", "b"]]), "asked twice")
+
+    def test_a_host_of_another_rollout_does_not_keep_the_others_from_a_rollout_that_is_on_record(self):
+        taken = {"code": 12, "error": {"class": "conflict", "message": "it belongs to rollout r0", "reason": "other-rollout"}}
+        record = self.record(plan(a={}, b={}, c={}))
+        self.records.write(record)
+        own = self.driver(record, Bus(claim={"a": taken}))
+        own.begin()
+        self.assertEqual((record["hosts"]["a"]["state"], record["hosts"]["a"]["text"]), ("refused", "it belongs to rollout r0"))
+        self.assertEqual((record["hosts"]["b"]["state"], record["epoch"]), ("waiting", 2))
+        # Most of them: another rollout has taken them all. And a newer driver of this rollout ends this one.
+        newer = {"code": 12, "error": {"class": "conflict", "message": "another driver goes on with epoch 9"}}
+        for claim in ({"b": taken, "c": taken}, {"c": newer}):
+            before = json.dumps(record["hosts"])
+            with self.assertRaisesRegex(states.RolloutError, "minions refuse it"):
+                self.driver(record, Bus(claim=claim)).begin()
+            self.assertEqual(json.dumps(record["hosts"]), before)
 
     def test_a_late_host_costs_no_job_to_the_others(self):
         record = self.record(plan(a={}, b={}, z={"unseen_days": 2}))

@@ -39,8 +39,11 @@ MASTERS_MAX = 16
 #: Of the notes of a dry run so many are shown.
 NOTES_MAX = 20
 
-#: The reasons of errors that a plan knows.
-REASONS = ("highstate", "peers", "used")
+#: The reason of a host that belongs to another rollout.
+OTHER_ROLLOUT = "other-rollout"
+
+#: The reasons of errors that a plan or a driver knows.
+REASONS = ("highstate", "peers", "used", OTHER_ROLLOUT)
 
 #: So many states that differ between two releases are kept of a host.
 STATES_MAX = 50

@@ -89,6 +89,10 @@ class _Driver:
             refusals = refusals and self._refusals(list(refusals))
         except jobs.Away as error:
             raise RolloutError(f"cannot drive rollout {record['id']}: {error}") from None
+        # Of a rollout that is on record few such hosts are left out: they must not keep the others.
+        few = {} if is_new else {minion: error for minion, error in refusals.items() if error.get("reason") == answers.OTHER_ROLLOUT}
+        few = few if len(few) * 2 <= len(ids) else {}
+        refusals = {minion: error["message"] for minion, error in refusals.items() if minion not in few}
         if refusals:
             # The record stays as it was: what does not begin here leaves nothing behind.
             if is_new:
@@ -99,6 +103,8 @@ class _Driver:
             raise RolloutError("\n".join([f"cannot drive rollout {record['id']}: {len(refusals)} minions refuse it", *lines, *more]))
         if not is_new:
             self._own.go_on(self._now())
+        for minion, error in few.items():
+            self._own.refuse(self._now(), minion, "conflict", error["message"])
         if record["status"] == states.LATE:
             self._claimed = set(ids)
             self._take_up_late()
@@ -112,10 +118,10 @@ class _Driver:
             self._records.write(self._record)
 
     def _refusals(self, ids):
-        """Returns which of these hosts refuse this driver, and what they say."""
+        """Returns which of these hosts refuse this driver, and the error that each gives."""
         found = claim(self._bus, self._record, ids)
         # Nonsense is no refusal: what the host says to its order decides.
-        return {minion: answer["error"]["message"] for minion, answer in found.items() if jobs.is_taken(answer)}
+        return {minion: answer["error"] for minion, answer in found.items() if jobs.is_taken(answer)}
 
     def _take_up_late(self):
         """Asks the offline minions after the last wave: who is back is what there is to do."""

@@ -227,14 +227,10 @@ class Rollout:
             self._take_up(minion, now, status)
         elif states.is_unsure(host):
             live = status.get("switch")
-            host["scheduled"] = self._is_scheduled(live) and live["to"] == host["to"]
+            host["scheduled"] = states.is_scheduled(self.record, live) and live["to"] == host["to"]
             if not live and status.get("current") == host["to"]:
                 host.update(state=DONE, cause=None, text=None)
                 self._done += 1
-
-    def _is_scheduled(self, live):
-        """Returns whether a switch waits for its window, as this rollout has ordered it."""
-        return bool(self.record.get("at_window") and live and live["phase"] == "scheduled")
 
     def _on_status_installing(self, now, minion, host, status):
         if host["to"] in status.get("installed", ()):
@@ -248,7 +244,7 @@ class Rollout:
         if host.get("complaint") and self._is_of_another(status, host):
             self._end(minion, REFUSED, now, "conflict", host["complaint"])
         elif live:
-            host["scheduled"] = self._is_scheduled(live)
+            host["scheduled"] = states.is_scheduled(self.record, live)
             if live["phase"] == "stranded":
                 self._fail(minion, now, live)
             elif live["phase"] == "finishing-old" and live["to"] == status.get("current") == host["to"]:
@@ -265,6 +261,10 @@ class Rollout:
 
     def on_unreadable(self, now, minion, why):
         """Refuses a minion whose answer cannot be read; the others go on."""
+        self.refuse(now, minion, states.UNREADABLE, why, "answer")
+
+    def refuse(self, now, minion, cause, why, phase="order"):
+        """Refuses a minion that is not through yet; the others go on."""
         host = self.record["hosts"].get(minion)
         if host is None or host["state"] not in (WAITING, OFFLINE, *states.IN_FLIGHT_STATES):
             return
@@ -273,7 +273,7 @@ class Rollout:
         self.in_flight.pop(minion, None)
         if host["state"] != OFFLINE:
             self._open[host["wave"]] -= 1
-        self._went_wrong(minion, REFUSED, now, states.UNREADABLE, why, "answer")
+        self._went_wrong(minion, REFUSED, now, cause, why, phase)
 
     def _finishes_old(self, minion, now, live):
         """Counts a minion as done whose old process finishes its jobs: nobody waits for the longest of them."""

@@ -33,6 +33,11 @@ def is_unsure(host):
     return host["state"] in UNSURE_STATES or host.get("cause") == UNREADABLE
 
 
+def is_scheduled(record, live):
+    """Returns whether a switch waits for its window, as this rollout may have ordered it."""
+    return bool(record.get("at_window") and live and live["phase"] == "scheduled")
+
+
 def is_untold(record):
     """Returns whether nobody was told of the state of a rollout (`announcing`). Records of earlier versions are never due."""
     return "announced" in record and (record["announced"] or {}).get("status") != record["status"]
