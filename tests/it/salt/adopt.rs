@@ -130,7 +130,10 @@ fn a_release_that_is_newer_than_its_master_is_refused(packaged: &Packaged, relea
     let scene = &packaged.scene;
     put_modules(scene);
     scene.master().call(ID, &["saltutil.refresh_modules", "async=False"]);
-    let told = scene.master().call(ID, &["sidle.master_is", OLD]);
+    // As a number it would have lost a zero.
+    let refused = scene.master().call(ID, &["sidle.master_is", OLD]);
+    assert!(refused.contains("give it as text"), "{refused}");
+    let told = scene.master().call(ID, &["sidle.master_is", &format!("'{OLD}'")]);
     assert!(told.contains(OLD) && told.contains("a job"), "{told}");
     let (from, print) = (format!("file://{}", text(&scene.author.repository())), scene.author.fingerprint());
     let setup = ["setup", "--repository", &from, "--fingerprint", &print, "--release", release, "--adopt"];
@@ -142,7 +145,7 @@ fn a_release_that_is_newer_than_its_master_is_refused(packaged: &Packaged, relea
         assert!(packaged.lives() && !scene.host.path("var/lib/sidle/adopt/salt-minion").exists());
     }
     // The truth, which is newer than the release.
-    scene.master().call(ID, &["sidle.master_is", MASTER]);
+    scene.master().call(ID, &["sidle.master_is", &format!("'{MASTER}'")]);
 }
 
 /// Ends the minion that `sidle unadopt` has started: it is nobody's child.

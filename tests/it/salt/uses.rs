@@ -62,7 +62,7 @@ fn are_counted(scene: &Scene, called: &[(&str, &str)]) -> Value {
 
 /// The master says that it is older than the release: the switch and the state are refused at once, and nothing begins; with `report` they are not.
 fn a_release_that_is_newer_than_its_master_is_refused(scene: &Scene, release: &str) {
-    let told = scene.master().call(ID, &["sidle.master_is", "3007.17", "minimum_auth_version=3"]);
+    let told = scene.master().call(ID, &["sidle.master_is", "'3007.17'", "minimum_auth_version=3"]);
     assert!(told.contains("3007.17") && told.contains("a job"), "{told}");
     // The scene's own file comes before it.
     let setting = scene.host.path("etc/sidle/conf.d/zz.toml");
@@ -124,7 +124,7 @@ fn what_a_minion_calls_is_counted_in_both_releases_and_refuses_a_release_that_la
     a_release_that_is_newer_than_its_master_is_refused(&scene, &release);
     let fits = scene.host.sidle(&["--json", "rehearse", SALT, &release]).json();
     assert!(fits["peers"].to_string().contains("3007.17") && fits["refuses"] == true, "{fits}");
-    scene.master().call(ID, &["sidle.master_is", MASTER]);
+    scene.master().call(ID, &["sidle.master_is", &format!("'{MASTER}'")]);
     assert_eq!(fits["blocking"], Value::Array(Vec::new()), "nothing that Salt itself calls counts against a release");
     scene.master().call(ID, &["zabbix.apiinfo_version"]);
     are_counted(&scene, &[("module", "zabbix.apiinfo_version")]);

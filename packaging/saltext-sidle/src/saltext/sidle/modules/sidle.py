@@ -387,8 +387,11 @@ def master_is(version, minimum_auth_version=None, source="a job"):
 
     .. code-block:: bash
 
-        salt '*' sidle.master_is 3007.17 minimum_auth_version=3
+        salt '*' sidle.master_is "'3006.30'" minimum_auth_version=3
     """
+    if isinstance(version, float):
+        remedy = f"give it as text: `sidle.master_is \"'{version}0'\"`, or `\"'{version}'\"`"
+        return _sidle().failed(f"cannot keep the version {version}: Salt reads it as a number, and a zero at its end would be lost", remedy)
     try:
         return {"code": 0, "master": sidle_cards.tell(__opts__, str(version), minimum_auth_version, str(source)[:40])}
     except (OSError, ValueError) as error:
