@@ -12,8 +12,13 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// What ran on the Pythons of its time beside this Salt. Its own requirements name no upper bounds.
-const REQUIREMENTS: [&str; 8] = [
+const REQUIREMENTS: [&str; 12] = [
     "setuptools<66",
+    // The package of 3003.5 requires nothing.
+    "pyyaml",
+    "requests",
+    "pyzmq",
+    "pycryptodomex",
     "jinja2<3.1",
     "markupsafe<2.1",
     "msgpack<1.1",
