@@ -439,15 +439,22 @@ fn waiting_switches_end_with_an_abort(fleet: &mut Fleet, ids: [&str; 2]) {
     let listener = Listener::start(first, fleet.place.path());
     let said = first.runner(&["sidle.abort", "r2", "reason=a wrong release"]);
     assert!(said.as_str().unwrap_or_default().contains("hears of it within seconds"), "{said}");
-    eventually(PATIENCE_SECONDS, "no switch waits", || {
-        let live = ids.map(|id| fleet.host(id).status()["switch"].clone());
-        if live.iter().all(Value::is_null) { Ok(()) } else { Err(format!("{live:?}")) }
+    eventually(PATIENCE_SECONDS, "no switch waits, and the claims are over", || {
+        let live = ids.map(|id| fleet.host(id).status());
+        if live.iter().all(|live| live["switch"].is_null() && live["rollout"].is_null()) {
+            Ok(())
+        } else {
+            Err(format!("{live:?}"))
+        }
     });
     for id in ids {
         let last = fleet.host(id).last();
         assert_eq!((&last["to"], &last["result"]), (&json!("1.2-1"), &json!("cancelled")), "{last}");
-        assert!(fleet.host(id).status()["rollout"].is_null(), "{id}: the claim is over");
     }
+    eventually(PATIENCE_SECONDS, "the page says so", || match first.runner(&["sidle.show", "r2"])["file"].as_str() {
+        Some(file) if fs::read_to_string(file).is_ok_and(|text| text.contains("\"aborted\"")) => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
     let shown = first.runner(&["sidle.show", "r2"]);
     let told: Value = serde_json::from_str(&fs::read_to_string(shown["file"].as_str().unwrap()).unwrap()).unwrap();
     assert_eq!((&told["status"], &told["why"]), (&json!("aborted"), &json!("a wrong release")), "{told}");
