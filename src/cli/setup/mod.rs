@@ -339,12 +339,10 @@ impl<'a> Setup<'a> {
         let (is_enabled, runs) = (units::is_enabled(&unit), SupervisorStatus::read(layout, &name)?.is_some());
         if !is_enabled {
             units::enable_again(&unit)?;
-            if runs {
-                // Somebody started it by hand: the next boot would not.
-                self.note(step, format!("enabled {unit}"), true);
-            }
         }
         if runs {
+            // Somebody started it by hand: the next boot would not.
+            (!is_enabled).then(|| self.note(step, format!("enabled {unit}"), true));
             return Ok(());
         }
         units::start(&unit)?;
