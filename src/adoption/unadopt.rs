@@ -106,7 +106,8 @@ impl<'a> Return<'a> {
     pub fn perform(&self, patience: Option<Duration>, say: &dyn Fn(&str)) -> Result<Unadopted, Report> {
         self.refuse_own_job()?;
         let settings = Settings::read(self.instance.layout())?;
-        let agent = match self.instance.files.journal()?.proven {
+        // After an earlier try that ended the release, too: by its configuration the package's agent is looked for.
+        let agent = match self.release()? {
             Some(release) => Some(self.instance.agent(&self.instance.store().head(&release)?, Answers::Kept)?),
             None => self.instance.named_configuration()?.map(|directory| AgentSettings::new(&directory)),
         };
@@ -120,8 +121,9 @@ impl<'a> Return<'a> {
         let from = clock::now().checked_sub(elapsed).unwrap_or(Timestamp::MIN);
         // The packaged agent looks for them when it starts.
         let mut extras = extras.map_or_else(Vec::new, |extras| extras.give());
-        self.adoption.undo(self.instance)?;
-        self.start()?;
+        let by_hand = |report: Report| report.hint(format!("sidle's agent has ended; by hand: {}", self.manual()));
+        self.adoption.undo(self.instance).map_err(|error| by_hand(error.into()))?;
+        self.start().map_err(by_hand)?;
         let is_up = self.comes_up(agent.as_ref());
         let downtime = clock::since_boot().saturating_sub(since);
         if !is_up {

@@ -18,21 +18,25 @@ impl Rehearsal {
         let counted = match known {
             Known::Counted(counted) => counted,
             Known::NotCounted(why) => {
-                self.by_needs();
+                let named: Vec<String> = self.lost.iter().filter_map(|lost| self.named(lost)).collect();
+                self.notes.extend(named);
                 self.notes.push(format!("which of the lost functions this host uses is not known: {why}"));
                 return self;
             }
         };
-        let mut unused = 0;
+        let (mut unused, mut named) = (0, Vec::new());
         for lost in &self.lost {
             let used = counted.of(lost);
             if used.is_empty() {
                 unused += 1;
+                // A young count knows less than what the host's own files name.
+                named.extend(self.named(lost).filter(|_| !counted.is_enough()));
             } else {
                 self.blocking.push(reason(lost, &used, successors));
                 self.used.extend(used);
             }
         }
+        self.notes.extend(named);
         if unused > 0 {
             let modules = if unused == 1 { "1 module".to_owned() } else { format!("{unused} modules") };
             let covers = counted.covers();
@@ -49,24 +53,17 @@ impl Rehearsal {
 }
 
 impl Rehearsal {
-    /// Adds a note for each lost module that the configuration, the states or the log name, where nobody has counted. What is configured and lost is a reason
-    /// by itself.
-    fn by_needs(&mut self) {
-        for lost in &self.lost {
-            let of = self.needs.iter().filter(|need| need.is_of(lost));
-            let named: BTreeMap<&str, &Need> = of.map(|need| (need.name.as_str(), need)).collect();
-            if !named.is_empty() {
-                let told = named.values().take(NAMES_MAX).map(|need| {
-                    let last = need.last.as_ref().map_or_else(String::new, |day| format!(", last on {day}"));
-                    format!("{} ({}{last})", need.name, need.place)
-                });
-                self.notes.push(format!(
-                    "would vanish, and is named here ({}): {}",
-                    lost.kind,
-                    told.collect::<Vec<_>>().join("; ")
-                ));
-            }
-        }
+    /// The note for a lost module that the configuration, the states or the log name, where nobody has counted, or not for long. What is configured and lost
+    /// is a reason by itself.
+    fn named(&self, lost: &Lost) -> Option<String> {
+        let of = self.needs.iter().filter(|need| need.is_of(lost));
+        let named: BTreeMap<&str, &Need> = of.map(|need| (need.name.as_str(), need)).collect();
+        let told = named.values().take(NAMES_MAX).map(|need| {
+            let last = need.last.as_ref().map_or_else(String::new, |day| format!(", last on {day}"));
+            format!("{} ({}{last})", need.name, need.place)
+        });
+        let told: Vec<String> = told.collect();
+        (!told.is_empty()).then(|| format!("would vanish, and is named here ({}): {}", lost.kind, told.join("; ")))
     }
 }
 
@@ -125,6 +122,13 @@ mod tests {
         let named = Rehearsal { needs, ..found() }.by_use(&Known::NotCounted("no guard counts".to_owned()), successors);
         assert_eq!(named.notes[0], "would vanish, and is named here (module): vault.go (log, last on 2026-11-20)");
         assert!(!named.refuses() && named.notes.len() == 2, "{named:?}");
+        // A count of one day hid what the log of years had named.
+        let (kind, name, place) = ("module".to_owned(), "tomcat.go".to_owned(), "log".to_owned());
+        let needs = vec![Need { kind, name, place, last: None }];
+        let young = Rehearsal { needs, ..found() };
+        let told = |days| young.clone().by_use(&counted(days), successors).notes;
+        assert_eq!(told(20_000..20_001)[0], "would vanish, and is named here (module): tomcat.go (log)");
+        assert_eq!(told(20_000..20_040).len(), 1);
         let nothing = Rehearsal::default().by_use(&counted(20_000..20_040), successors);
         assert_eq!(nothing, Rehearsal::default(), "nothing is lost");
     }

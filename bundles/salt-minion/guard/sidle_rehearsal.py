@@ -6,9 +6,9 @@
 The second form rehearses a release that doesn't bring this file. It runs beside the working
 minion of the same host, on the same configuration directory and the same synced modules, and
 leaves no trace: caches, sockets, logs and pid files go to the scratch directory (an empty one;
-default: a temporary one). Where the kernel can (mount_setattr, 5.12) and the caller may (root),
-every other file system is read-only for it and there is no network: what custom modules and
-grains do while they load can't change the host either. --unsealed leaves that out.
+default: a temporary one). Where the caller may (root), every other file system is read-only for it
+and there is no network: what custom modules and grains write while they load does not stay. They
+can still ask a daemon by its socket, and signal processes. --unsealed leaves the seal out.
 
 One JSON object goes to standard output, all else to standard error. Exit 0: the report is whole;
 its "failure" says whether the release got as far as it should.
@@ -64,11 +64,15 @@ except ImportError:
 SCHEMA = 1
 # The caller bounds it, too; this is for one whose caller was killed.
 SECONDS_MAX = 180
+# The lists of all functions of a large host take a megabyte.
+REPORT_BYTES_MAX = 64 << 20
 # An exception may carry a whole document.
 REASON_LENGTH_MAX = 400
 # From <linux/sched.h> and <linux/mount.h>.
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
-MS_BIND, MS_REC, MS_SLAVE = 0x1000, 0x4000, 0x80000
+MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_SLAVE = 0x1, 0x20, 0x1000, 0x4000, 0x80000
+# The flags of one mount that a remount must repeat, as /proc/self/mountinfo has them.
+MOUNT_FLAGS = {"nosuid": 0x2, "nodev": 0x4, "noexec": 0x8, "noatime": 0x400, "nodiratime": 0x800, "relatime": 0x200000}
 SHARED_MEMORY = b"/dev/shm"
 SYS_MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = 442, -100, 0x8000, 1
 
@@ -103,16 +107,57 @@ def main():
     highstate = Highstate(scratch)
     os.environ["TMPDIR"] = tempfile.tempdir = scratch
     os.chdir(scratch)
-    report = {"schema": SCHEMA, "version": None, "python": "{}.{}.{}".format(*sys.version_info), "sealed": sealed}
-    report.update(rehearse(directory, scratch, highstate))
+    own = {"schema": SCHEMA, "python": "{}.{}.{}".format(*sys.version_info), "sealed": sealed, **layer()}
+    told = of_child(output, arguments.seconds)
+    if told is not None:
+        send(output, {**told, **own})
+    report = {"version": None, **rehearse(directory, scratch, highstate)}
     report["seconds"] = round(time.monotonic() - started, 2)
     report["memory_kilobytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # In the child this is the pipe.
+    send(output, report)
+
+
+def send(output, report):
+    """Write a report, and end: no word of what custom modules have registered for the end, nor of their threads."""
     text = (json.dumps(report) + "\n").encode("ascii")
     while text:
         text = text[os.write(output, text):]
     sys.stderr.flush()
-    # No word of what custom modules have registered for the end, nor of their threads.
     os._exit(0)
+
+
+def of_child(output, seconds):
+    """Give what a child rehearses; None: this is the child, whose `output` goes to its parent.
+
+    Custom code runs in the child, as another user perhaps. What root acts on, such as the directories of packages, this process reads by itself.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reading)
+        os.dup2(writing, output, inheritable=False)
+        os.close(writing)
+        signal.alarm(seconds)
+        return None
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        # A line: a process that custom code has started may hold the other end.
+        text = pipe.readline(REPORT_BYTES_MAX)
+    status = os.waitpid(child, 0)[1]
+    if os.WIFSIGNALED(status):
+        # As if there were no child: the caller tells an alarm from a lack of memory by the signal.
+        with contextlib.suppress(OSError, ValueError):
+            signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    try:
+        told = json.loads(text)
+    except ValueError:
+        told = None
+    if os.WEXITSTATUS(status) or not isinstance(told, dict):
+        sys.stderr.flush()
+        os._exit(os.WEXITSTATUS(status) or 1)
+    return told
 
 
 class Highstate:
@@ -193,14 +238,32 @@ def seal(scratch, directory):
 
     place = os.fsencode(scratch)
     if libc.unshare(CLONE_NEWNS) == 0 and mount(b"none", b"/", None, MS_REC | MS_SLAVE):
-        if mount(place, place, None, MS_BIND) and set_read_only(b"/", AT_RECURSIVE, True):
-            if not set_read_only(place, 0, False):
+        if mount(place, place, None, MS_BIND):
+            is_whole = set_read_only(b"/", AT_RECURSIVE, True)
+            if is_whole and not set_read_only(place, 0, False):
                 raise SystemExit("cannot rehearse: the scratch directory stays read-only")
+            is_whole = is_whole or each_read_only(mount, place)
             open_memory(mount, [place, *map(os.fsencode, (sys.prefix, __file__, directory))])
-            sealed.append("files")
+            if is_whole:
+                sealed.append("files")
     if libc.unshare(CLONE_NEWNET) == 0:
         sealed.append("network")
     return sealed
+
+
+def each_read_only(mount, place):
+    """Make all mounts but one read-only where the kernel cannot do that at once (before 5.12); say whether all are."""
+    is_whole = True
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        found = [line.split(" ")[4:6] for line in file]
+    # The last one at a path is the one that is seen there.
+    for path, options in {os.fsencode(path): options for path, options in found}.items():
+        target = re.sub(rb"\\([0-7]{3})", lambda code: bytes([int(code.group(1), 8)]), path)
+        flags = sum(MOUNT_FLAGS.get(option, 0) for option in options.split(","))
+        if target != place and not mount(None, target, None, MS_REMOUNT | MS_BIND | MS_RDONLY | flags):
+            # What lies below another mount cannot be reached, so nobody can write there.
+            is_whole = is_whole and not os.path.ismount(target)
+    return is_whole
 
 
 def rehearse(directory, scratch, highstate):
@@ -234,7 +297,6 @@ def rehearse(directory, scratch, highstate):
     except Failure as failure:
         report["failure"] = {"stage": failure.stage, "reason": str(failure)}
     report.update(version=stage.version, errors=list(stage.errors.values()), problems=list(dict.fromkeys(stage.problems)))
-    report.update(layer())
     report["sign_in"] = sign_in()
     return {**report, "unknown_options": sorted(stage.unknown_options)}
 

@@ -138,17 +138,17 @@ impl Builder for SaltRehearser {
             return Err(format!("cannot tell the name and version of these packages: {}", listed(unsound.into_iter())));
         }
         let (built, tree) = (work.join(BUILT_NAME), &scene.trial.tree);
+        // With the rights of the new release would run what others may write there, or name there for pip. What the user of a package's tree may write
+        // already runs with the rights of the packaged agent.
+        let is_run_by_us = matches!(&scene.former, Former::Packaged(_, rights) if rights.user == process::user());
+        let keeper = match ground::keeper(&vanishing.from).map_err(|error| error.to_string())? {
+            Keeper::Nobody => process::user(),
+            Keeper::User(user) if is_run_by_us => user,
+            Keeper::User(_) | Keeper::Others => {
+                return Err(format!("other users can change {}", vanishing.from.display()));
+            }
+        };
         if vanishing.fits {
-            // With the rights of the new release would run what others may write there. What the user of a package's tree may write already runs
-            // with the rights of the packaged agent.
-            let is_run_by_us = matches!(&scene.former, Former::Packaged(_, rights) if rights.user == process::user());
-            let keeper = match ground::keeper(&vanishing.from).map_err(|error| error.to_string())? {
-                Keeper::Nobody => process::user(),
-                Keeper::User(user) if is_run_by_us => user,
-                Keeper::User(_) | Keeper::Others => {
-                    return Err(format!("other users can change {}", vanishing.from.display()));
-                }
-            };
             let program = copying(tree, vanishing, &built, keeper);
             return Ok(Building { program, built, into, seals: SEALS, keeps_owner: !is_run_by_us });
         }
@@ -212,6 +212,7 @@ impl Builder for SaltRehearser {
 mod tests {
     use super::super::SALT;
     use super::*;
+    use crate::os::dir::Dir;
     use crate::os::environment::Passed;
     use crate::rehearsal::{Former, Part};
 
@@ -239,12 +240,24 @@ mod tests {
         let building = |vanishing: &Vanishing, environment| {
             SALT.building(&scene(environment), vanishing, Some(Path::new("/w")), Path::new("/work"))
         };
-        let named = building(&lost("a", "1", "/x/other"), vec![(DIRECTORY_VARIABLE.into(), "/n".into())]).unwrap();
+        let place = tempfile::tempdir().unwrap();
+        let there = |name: &str, mode| {
+            Dir::open_or_create(&place.path().join(name), mode).unwrap();
+            place.path().join(name).display().to_string()
+        };
+        let (other, label) = (there("other", 0o755), there("extras-3.10", 0o755));
+        let named = building(&lost("a", "1", &other), vec![(DIRECTORY_VARIABLE.into(), "/n".into())]).unwrap();
         assert_eq!(named.into, PathBuf::from("/n"));
-        let usual = building(&lost("a-b", "1.0+x", "/x/extras-3.10"), Vec::new()).unwrap();
+        let usual = building(&lost("a-b", "1.0+x", &label), Vec::new()).unwrap();
         assert_eq!(usual.program.arguments.last().unwrap(), "a-b==1.0+x");
         assert!(usual.program.arguments.iter().any(|word| word == "--no-index"));
-        assert!(building(&lost("a", "1", "/x/other"), Vec::new()).unwrap_err().contains("cannot tell where"));
+        assert!(building(&lost("a", "1", &other), Vec::new()).unwrap_err().contains("cannot tell where"));
+        // The minion's user named what pip then installed with root's rights.
+        let open = place.path().join("open/extras-3.10").display().to_string();
+        let parent = Dir::open_or_create(&place.path().join("open"), 0o755).unwrap();
+        parent.child_or_create("extras-3.10", 0o755).unwrap();
+        parent.set_mode("extras-3.10", 0o777).unwrap();
+        assert!(building(&lost("a", "1", &open), Vec::new()).unwrap_err().contains("other users can change"));
         for (name, version) in
             [("a @ file:///x", "1"), ("a", ""), ("-r", "x"), ("a", "1 --pre"), ("a", "-1"), ("ä", "1")]
         {

@@ -39,8 +39,8 @@ const PACKAGES_NAMES: [&str; 2] = ["site-packages", "dist-packages"];
 /// What to do about a rehearsal that is impossible.
 const REMEDY: &str = "pack the release with the guard and its `sidle_rehearsal.py`, or set `rehearsal = \"report\"`";
 
-/// A program whose supervisor was killed ends itself after this; a supervisor that lives bounds it before.
-const SECONDS_MAX: &str = "150";
+/// A program whose supervisor was killed ends itself after this; a supervisor that lives bounds it before, by `rehearsal_timeout`.
+const SECONDS_MAX: &str = "3600";
 
 /// The minion's rehearser.
 pub static SALT: SaltRehearser = SaltRehearser { script: None };

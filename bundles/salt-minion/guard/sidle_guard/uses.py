@@ -39,7 +39,8 @@ CALLERS_OF_SALT = ("salt.loaded.int.module.", "salt.loaded.int.states.")
 FOR_OTHERS = tuple(
     prefix + name
     for prefix, name in (
-        (CALLERS_OF_SALT[0], "mine"), (CALLERS_OF_SALT[0], "test"), (CALLERS_OF_SALT[0], "schedule"), (CALLERS_OF_SALT[1], "module"))
+        (CALLERS_OF_SALT[0], "mine"), (CALLERS_OF_SALT[0], "test"), (CALLERS_OF_SALT[0], "schedule"), (CALLERS_OF_SALT[0], "snapper"),
+        (CALLERS_OF_SALT[1], "module"), (CALLERS_OF_SALT[1], "loop"))
 )  # fmt: skip
 # What the minion itself calls by these names, whatever host it is on.
 BY_MINION = frozenset(("config.get", "config.merge", "config.option", "sys.reload_modules", "saltutil.refresh_modules", "timezone.get_offset"))
