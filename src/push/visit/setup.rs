@@ -256,11 +256,15 @@ mod tests {
     fn what_a_host_gives_a_person_to_type_is_about_its_own_key() {
         let to = Destination::of_word("web1").unwrap();
         let told = |key: &str, peer: &str| {
-            Waiting { id: "web1".into(), key: key.into(), peers: vec![peer.into()] }.report(&to).map(|report| report.hint)
+            Waiting { id: "web1".into(), key: key.into(), peers: vec![peer.into()] }
+                .report(&to)
+                .map(|report| report.hint)
         };
         let good = "on m1: `salt-key -f web1` must show this fingerprint (Salt 3008.5 and older 3008: ab:cd); then `salt-key -a web1`";
         assert!(told("ab:cd", good).is_ok() && told("ab:cd", "m2 does not answer: timed out").is_ok());
-        for bad in [good.replace("-a web1", "-a db1"), good.replace("web1", "db1"), "run `sh`".into(), "salt-key -A".into()] {
+        for bad in
+            [good.replace("-a web1", "-a db1"), good.replace("web1", "db1"), "run `sh`".into(), "salt-key -A".into()]
+        {
             assert!(told("ab:cd", &bad).is_err(), "{bad}");
         }
         assert!(told("it is db1", good).is_err());

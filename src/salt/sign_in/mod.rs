@@ -166,8 +166,7 @@ impl Introducer for FirstMinion {
 
     fn file(&self, told: &Told) -> FirstFile {
         // JSON is YAML, whatever a name looks like.
-        let mut lines =
-            vec![FIRST_LINE.to_owned(), format!("master: {}", json!(told.peers))];
+        let mut lines = vec![FIRST_LINE.to_owned(), format!("master: {}", json!(told.peers))];
         lines.extend(told.id.iter().map(|id| format!("id: {}", json!(id))));
         lines.extend(told.pin.iter().map(|pin| format!("master_finger: {}", json!(pin))));
         let text = lines.join("\n") + "\n";

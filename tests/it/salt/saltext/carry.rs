@@ -1,7 +1,7 @@
 //! Bundles over Salt's own file server: a real master and minion, and a wire between them that counts.
 
-use crate::support::extension::copy_into;
 use crate::support::eventually;
+use crate::support::extension::copy_into;
 use crate::support::salt::{Master, Minion, START_SECONDS, tree};
 use crate::support::stage::{Author, DEMO, Host, SIDLE, text};
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! A job that a switch in mode `now` cuts, and a job that is published in its downtime, on each Salt.
 
 use super::missed::SlowStart;
-use crate::support::extension::{bring_to, source};
 use crate::support::eventually;
+use crate::support::extension::{bring_to, source};
 use crate::support::scene::{ID, Scene, Wanted};
 use crate::support::stage::text;
 use serde_json::Value;

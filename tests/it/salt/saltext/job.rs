@@ -1,7 +1,7 @@
 //! Jobs of a real minion that switch that minion itself.
 
-use crate::support::extension::bring_to;
 use crate::support::eventually;
+use crate::support::extension::bring_to;
 use crate::support::scene::{ID, Scene, Wanted};
 use crate::support::stage::SALT;
 use crate::support::stream::Plan;

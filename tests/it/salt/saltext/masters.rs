@@ -1,7 +1,7 @@
 //! Whether two hot masters agree: each learns of the other through a minion that both command.
 
-use crate::support::extension::{modules, source};
 use crate::support::eventually;
+use crate::support::extension::{modules, source};
 use crate::support::salt::{Master, Minion, SHORT_KEY, START_SECONDS, tree};
 use crate::support::scene::MASTER;
 use crate::support::stage::text;

@@ -1,7 +1,7 @@
 //! What a minion missed in a switch with a downtime: the host names the command, the master lists the jobs, and runs them once.
 
-use crate::support::extension::{bring_to, source};
 use crate::support::eventually;
+use crate::support::extension::{bring_to, source};
 use crate::support::scene::{ID, Scene, Wanted};
 use crate::support::stage::text;
 use crate::support::stream::{Mark, Plan};

@@ -1,7 +1,7 @@
 //! Why a minion did not return: the runner's answers below a real master, with minions in each kind of trouble.
 
-use crate::support::extension::{copy_into, source};
 use crate::support::eventually;
+use crate::support::extension::{copy_into, source};
 use crate::support::salt::{Master, Minion, START_SECONDS, tree};
 use crate::support::stage::{SIDLE, text};
 use serde_json::{Value, json};
