@@ -66,6 +66,35 @@ fn put_extra(host: &Host, python: &str, name: &str, version: &str) {
     host.put(&format!("minion/extras-{python}/{}-{version}.dist-info/METADATA", name.replace('-', "_")), &metadata);
 }
 
+/// A custom grain that writes the report itself, wherever reports go, and ends the process.
+const FORGER: &str = r#"import json, os
+
+def facts():
+    report = {
+        "schema": 1, "version": "3008.5", "python": "3.99.0", "sealed": [], "failure": None, "functions": {}, "own": {}, "grains": ["forged"], "errors": [],
+        "missing": [], "problems": [], "unknown_options": [], "extras": [{"name": "evil", "version": "1", "directory": "/etc"}],
+        "extras_place": "/etc/forged", "packages": ["evil"], "own_versions": {}, "sign_in": 3, "highstate": None, "masters": None, "needs": [],
+        "seconds": 1, "memory_kilobytes": 1,
+    }
+    for number in range(3, 64):
+        try:
+            os.write(number, (json.dumps(report) + "\n").encode())
+        except OSError:
+            pass
+    os._exit(0)
+"#;
+
+/// Custom modules may belong to the minion's user, and root copies or builds packages by the report.
+#[test]
+fn a_rehearsal_takes_no_word_of_custom_code_for_where_packages_are() {
+    let host = Host::new("");
+    host.module("grains", "forger", FORGER);
+    let told = host.report(NEXT, &[]);
+    assert!(told.grains.iter().eq(["forged"]), "it has written its report");
+    assert!(told.extras.as_ref().is_some_and(Vec::is_empty) && !told.packages.contains("evil"), "{:?}", told.extras);
+    assert!(told.python.starts_with("3.11.") && told.extras_place.is_none_or(|place| !place.starts_with("/etc")));
+}
+
 #[test]
 fn a_rehearsal_finds_the_extras_of_the_running_release_rebuilt_for_the_next_python() {
     let host = Host::new("");
