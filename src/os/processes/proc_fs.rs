@@ -99,16 +99,24 @@ pub fn wait_channel(pid: u32) -> Result<Option<String>> {
     Ok(Some(text).filter(|text| !text.is_empty() && text != "0"))
 }
 
-/// All processes.
-pub fn all() -> Result<Vec<Process>> {
+/// The numbers of all processes.
+pub fn numbers() -> Result<HashSet<u32>> {
     let path = Path::new("/proc");
     let failed = |source| OsError::new("list", path, source);
-    let mut found = Vec::new();
+    let mut found = HashSet::new();
     for entry in std::fs::read_dir(path).map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name();
-        if let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) {
-            found.extend(process(pid)?);
-        }
+        found.extend(entry.map_err(failed)?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
+    }
+    Ok(found)
+}
+
+/// All processes, the lowest number first.
+pub fn all() -> Result<Vec<Process>> {
+    let mut numbers: Vec<u32> = numbers()?.into_iter().collect();
+    numbers.sort_unstable();
+    let mut found = Vec::new();
+    for pid in numbers {
+        found.extend(process(pid)?);
     }
     Ok(found)
 }

@@ -7,13 +7,20 @@ use super::super::title::Title;
 use crate::agent::examination::{Case, Group, Severity};
 use crate::agent::{AgentError, AgentSettings};
 use crate::os::proc_fs::{self, Process};
-use crate::os::{OsError, account, process};
+use crate::os::{OsError, account, clock, process};
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A younger process may still become a minion: a service manager starts a program out of a copy of itself.
+const SETTLED_AGE: Duration = Duration::from_secs(60);
+/// How often all processes are looked at anew: a number may belong to another process, a shell may have become a minion.
+const LOOK_AT_ALL_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
 /// Looks at all processes that can be seen.
 pub fn check(group: &mut Group, case: Case<'_>, settings: &AgentSettings, config: &MinionConfig) {
-    let found = match first_processes(case.own) {
+    let found = match first_processes(case.own, &mut Strangers::default()) {
         Ok(found) => found,
         Err(error) => return group.unknown("other minions", error, "run it where /proc is mounted"),
     };
@@ -47,6 +54,7 @@ pub fn check(group: &mut Group, case: Case<'_>, settings: &AgentSettings, config
 /// look, and only about those that listen to our masters. A host may have hundreds of other minions, in containers; the supervisor waits for answers.
 #[derive(Debug, Default)]
 pub struct Others {
+    strangers: RefCell<Strangers>,
     /// With the pid and start time of each first process.
     askers: RefCell<Vec<((u32, u64), Asker)>>,
 }
@@ -63,7 +71,7 @@ impl Others {
     ) -> Vec<String> {
         let agents_own = config.user.as_deref().and_then(process::user_number);
         let users = [Some(account::ROOT), Some(process::user()), agents_own];
-        let mut found = first_processes(own).unwrap_or_default();
+        let mut found = first_processes(own, &mut self.strangers.borrow_mut()).unwrap_or_default();
         found.retain(|process| proc_fs::user(process.pid).is_some_and(|user| users.contains(&Some(user))));
         let mut askers = self.askers.borrow_mut();
         askers.retain(|(known, _)| found.iter().any(|process| key(process) == *known));
@@ -95,10 +103,42 @@ fn told(process: &Process) -> String {
     format!("process {} ({})", process.pid, proc_fs::title(process.pid))
 }
 
+/// The processes that are no minions: a look at a host with a thousand processes reads a directory, and what is new in it.
+#[derive(Debug, Default)]
+struct Strangers {
+    known: HashSet<u32>,
+    since: Duration,
+}
+
+impl Strangers {
+    /// All minions that live.
+    fn minions(&mut self) -> Result<Vec<Process>, OsError> {
+        let now = clock::since_boot();
+        if now.saturating_sub(self.since) >= LOOK_AT_ALL_INTERVAL {
+            self.known.clear();
+            self.since = now;
+        }
+        let numbers = proc_fs::numbers()?;
+        self.known.retain(|pid| numbers.contains(pid));
+        let mut minions = Vec::new();
+        for pid in numbers {
+            if self.known.contains(&pid) {
+                continue;
+            }
+            let Some(process) = proc_fs::process(pid)? else { continue };
+            if process.is_alive() && is_minion(pid) {
+                minions.push(process);
+            } else if proc_fs::age(&process) >= SETTLED_AGE {
+                self.known.insert(pid);
+            }
+        }
+        Ok(minions)
+    }
+}
+
 /// The first processes of all minions that are not among `own` and their descendants.
-fn first_processes(own: &[u32]) -> Result<Vec<Process>, OsError> {
-    let mut minions = proc_fs::all()?;
-    minions.retain(|process| process.is_alive() && is_minion(process.pid));
+fn first_processes(own: &[u32], strangers: &mut Strangers) -> Result<Vec<Process>, OsError> {
+    let mut minions = strangers.minions()?;
     let all: Vec<u32> = minions.iter().map(|process| process.pid).collect();
     // Only the first process of each: Salt's jobs and its main have the same words in their titles.
     minions.retain(|process| !all.contains(&process.parent) && !is_own(process.pid, own));
