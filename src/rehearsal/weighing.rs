@@ -59,8 +59,8 @@ impl Rehearsal {
         let of = self.needs.iter().filter(|need| need.is_of(lost));
         let named: BTreeMap<&str, &Need> = of.map(|need| (need.name.as_str(), need)).collect();
         let told = named.values().take(NAMES_MAX).map(|need| {
-            let last = need.last.as_ref().map_or_else(String::new, |day| format!(", last on {day}"));
-            format!("{} ({}{last})", need.name, need.place)
+            let when = need.last.as_ref().map_or_else(String::new, |day| format!(", last on {day}"));
+            format!("{} ({}{when})", need.name, need.place)
         });
         let told: Vec<String> = told.collect();
         (!told.is_empty()).then(|| format!("would vanish, and is named here ({}): {}", lost.kind, told.join("; ")))

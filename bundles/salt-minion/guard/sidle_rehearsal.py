@@ -68,12 +68,13 @@ SECONDS_MAX = 180
 REPORT_BYTES_MAX = 64 << 20
 # An exception may carry a whole document.
 REASON_LENGTH_MAX = 400
-# From <linux/sched.h> and <linux/mount.h>.
+# From <linux/sched.h>, <linux/mount.h> and <sys/prctl.h>.
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_SLAVE = 0x1, 0x20, 0x1000, 0x4000, 0x80000
 # The flags of one mount that a remount must repeat, as /proc/self/mountinfo has them.
 MOUNT_FLAGS = {"nosuid": 0x2, "nodev": 0x4, "noexec": 0x8, "noatime": 0x400, "nodiratime": 0x800, "relatime": 0x200000}
 SHARED_MEMORY = b"/dev/shm"
+PR_SET_PDEATHSIG = 1
 SYS_MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = 442, -100, 0x8000, 1
 
 
@@ -139,6 +140,7 @@ def of_child(output, seconds):
         os.dup2(writing, output, inheritable=False)
         os.close(writing)
         signal.alarm(seconds)
+        end_with_parent()
         return None
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
@@ -186,6 +188,11 @@ def beside(name):
     program = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(program)
     return program
+
+
+def end_with_parent():
+    """End this process when its parent ends, however that happens. The kernel forgets it when the user changes."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def temporary():
@@ -377,6 +384,7 @@ def become(opts, scratch):
             for path in (scratch, opts["cachedir"], opts["sock_dir"]):
                 os.chown(path, entry.pw_uid, entry.pw_gid)
         if salt.utils.verify.check_user(user):
+            end_with_parent()
             return
     except (KeyError, OSError) as error:
         raise Failure("user", f"it can't become the user {user}: {told(error)}") from error
