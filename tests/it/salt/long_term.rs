@@ -69,7 +69,10 @@ fn write_own(scene: &Scene, head: &str) {
     let grains = scene.host.path("var/cache/salt/minion/extmods/grains");
     fs::create_dir_all(&grains).unwrap();
     fs::write(scene.marks.modules().join("ours.py"), format!("{head}def go():\n    return 'ours'\n")).unwrap();
-    fs::write(grains.join("place.py"), format!("{head}def facts():\n    return {{'place': 'north'}}\n")).unwrap();
+    let grain = format!("{head}def facts():\n    return {{'place': 'north'}}\n");
+    // On the master, too: a highstate removes what is not there.
+    scene.master().file("_grains/place.py", &grain);
+    fs::write(grains.join("place.py"), grain).unwrap();
 }
 
 /// A host with a use of each kind.
