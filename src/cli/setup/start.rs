@@ -316,7 +316,9 @@ impl<'a> Setup<'a> {
         if shown.peers.iter().any(|(_, standing)| matches!(standing, Standing::Waits(_))) {
             return Ok(Some(self.wait_for_acceptance(shown, open)));
         }
-        if shown.peers.iter().all(|(_, standing)| matches!(standing, Standing::Silent(_))) {
+        // A minion without masters has nobody to hear.
+        let is_deaf = shown.peers.iter().all(|(_, standing)| matches!(standing, Standing::Silent(_)));
+        if is_deaf && !shown.peers.is_empty() {
             return Err(silent(&shown.id, &open));
         }
         for line in open {
