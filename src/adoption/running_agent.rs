@@ -4,9 +4,9 @@ use super::replacement_unit::{UNITS, UnitState, unit_state};
 use super::{AdoptingInstance, is_own_host};
 use crate::agent::adoption::{Adopter, RunningAgent};
 use crate::agent::{AgentError, AgentSettings, Answers};
+use crate::bundle::manifest::Head;
 use crate::failure::{Class, Report};
 use crate::layout::Layout;
-use crate::name::PackageName;
 use crate::os::dir::Dir;
 use crate::os::{OsError, file, proc_fs, process, units};
 use crate::supervise::status::SupervisorStatus;
@@ -66,7 +66,7 @@ pub fn refuse(instance: &AdoptingInstance, to: &Release) -> Result<(), Report> {
     let unit = adopter.unit(package.as_str());
     let settings = instance.agent(&manifest, Answers::Read)?;
     let Some((found, managed)) = find(instance, adopter, &settings, &unit)? else {
-        return refuse_enabled(instance.layout(), package, &unit);
+        return refuse_enabled(instance.layout(), &manifest, &configuration, &unit);
     };
     if is_own(&found)? || !shares(&found, &configuration)? {
         return Ok(());
@@ -83,9 +83,12 @@ pub fn refuse(instance: &AdoptingInstance, to: &Release) -> Result<(), Report> {
         )))
 }
 
-/// Refuses an agent whose package's unit a boot starts: it would run each job beside sidle's. An adoption replaces that unit.
-pub fn refuse_enabled(layout: &Layout, package: &PackageName, unit: &str) -> Result<(), Report> {
-    if !is_own_host(layout) || !units::is_running() || !units::is_enabled(unit) {
+/// Refuses an agent whose package's unit a boot starts with the same configuration: it would run each job beside sidle's. An adoption replaces that unit,
+/// and an instance with a configuration of its own is another agent.
+pub fn refuse_enabled(layout: &Layout, manifest: &Head, configuration: &Path, unit: &str) -> Result<(), Report> {
+    let package = &manifest.package;
+    let is_packages = configuration == layout.on_host(Path::new(&manifest.service.config));
+    if !is_packages || !is_own_host(layout) || !units::is_running() || !units::is_enabled(unit) {
         return Ok(());
     }
     let units = Dir::open_if_exists(&layout.root().join(UNITS))?;

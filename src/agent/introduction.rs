@@ -68,7 +68,7 @@ pub trait Introducer: Sync {
     /// The file of a first configuration.
     fn file(&self, told: &Told) -> FirstFile;
 
-    /// Whether a text is such a file, and nobody has added to it.
+    /// True if `text` is a file that [`Self::file`] made, and has no line of anybody else.
     fn wrote(&self, text: &[u8]) -> bool;
 
     /// Makes the agent's key, if it has none, and shows it to each peer once.

@@ -340,13 +340,13 @@ impl<'a> Setup<'a> {
         if !is_enabled {
             units::enable_again(&unit)?;
         }
-        if runs {
+        if !runs {
+            units::start(&unit)?;
+            self.note(step, format!("started {unit}"), true);
+        } else if !is_enabled {
             // Somebody started it by hand: the next boot would not.
-            (!is_enabled).then(|| self.note(step, format!("enabled {unit}"), true));
-            return Ok(());
+            self.note(step, format!("enabled {unit}"), true);
         }
-        units::start(&unit)?;
-        self.note(step, format!("started {unit}"), true);
         Ok(())
     }
 

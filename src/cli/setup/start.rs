@@ -4,13 +4,13 @@ use super::{Setup, Step};
 use crate::acquire::Acquired;
 use crate::adoption::running_agent;
 use crate::agent::introduction::{Configured, Introduced, Introducer, Standing, Told};
-use crate::agent::{AgentSettings, Answers, Parts};
+use crate::agent::{AgentSettings, Answers};
+use crate::bundle::manifest::Head;
 use crate::cli::follow::follow;
 use crate::cli::switches::switching::{SwitchArguments, switch};
 use crate::cli::{Context, Ended, agents, instance_of};
 use crate::config::Settings;
 use crate::failure::{Class, Report};
-use crate::name::PackageName;
 use crate::os::dir::Dir;
 use crate::os::{clock, file, lock};
 use crate::rehearsal::Part;
@@ -88,10 +88,12 @@ struct Host<'a> {
 
 impl Host<'_> {
     /// Refuses a host whose agent runs without sidle.
-    fn refuse_running(&self, parts: &Parts, package: &PackageName) -> Result<(), Report> {
-        let Some(adopter) = parts.adopter else { return Ok(()) };
+    fn refuse_running(&self, manifest: &Head) -> Result<(), Report> {
+        let package = &manifest.package;
+        let Some(adopter) = agents::parts(&manifest.agent)?.adopter else { return Ok(()) };
         let Some(found) = adopter.find(&self.settings, None)? else {
-            return running_agent::refuse_enabled(&self.context.layout, package, &adopter.unit(package.as_str()));
+            let (layout, unit) = (&self.context.layout, adopter.unit(package.as_str()));
+            return running_agent::refuse_enabled(layout, manifest, &self.settings.config_directory, &unit);
         };
         let message = format!("cannot start {package}: it runs on this host already, as process {}", found.leader.pid);
         Err(Report::of(Class::Conflict, message).hint("take it over instead: `sidle setup … --adopt`"))
@@ -252,7 +254,7 @@ impl<'a> Setup<'a> {
         // What runs below the supervisor is sidle's own: an earlier run of this command was cut off in the first switch.
         let is_own = SupervisorStatus::read(&context.layout, &name)?.is_some_and(|status| status.agent.is_some());
         if !is_own {
-            host.refuse_running(agents::parts(&store.head(&release)?.agent)?, package)?;
+            host.refuse_running(&store.head(&release)?)?;
         }
         let (peers, id, pin) = (start.master.clone(), start.id.clone(), start.pin_master.clone());
         let (what, changed) = host.configure(&Told { peers, id, pin }, self.effect)?;

@@ -1,7 +1,7 @@
 //! /proc: processes, their families, and the files that they hold. A process that ends meanwhile is left out.
 
 use crate::os::{OsError, Result, clock};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStringExt as _;
@@ -99,11 +99,11 @@ pub fn wait_channel(pid: u32) -> Result<Option<String>> {
     Ok(Some(text).filter(|text| !text.is_empty() && text != "0"))
 }
 
-/// The numbers of all processes.
-pub fn numbers() -> Result<HashSet<u32>> {
+/// The numbers of all processes, the lowest first.
+pub fn numbers() -> Result<BTreeSet<u32>> {
     let path = Path::new("/proc");
     let failed = |source| OsError::new("list", path, source);
-    let mut found = HashSet::new();
+    let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(path).map_err(failed)? {
         found.extend(entry.map_err(failed)?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
     }
@@ -112,10 +112,8 @@ pub fn numbers() -> Result<HashSet<u32>> {
 
 /// All processes, the lowest number first.
 pub fn all() -> Result<Vec<Process>> {
-    let mut numbers: Vec<u32> = numbers()?.into_iter().collect();
-    numbers.sort_unstable();
     let mut found = Vec::new();
-    for pid in numbers {
+    for pid in numbers()? {
         found.extend(process(pid)?);
     }
     Ok(found)

@@ -201,7 +201,7 @@ impl Waiting {
 }
 
 impl Waiting {
-    /// Whether all that it gives a person to type is about its own key.
+    /// True if each command in the answer, which a person may copy, names this host's own id.
     fn has_only_its_commands(&self) -> bool {
         let own = ["-f", "-a"].map(|option| format!("`salt-key {option} {}`", self.id));
         let rest = |text: &String| own.iter().fold(text.clone(), |text, command| text.replace(command, ""));

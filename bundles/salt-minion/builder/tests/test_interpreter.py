@@ -140,7 +140,7 @@ class TestInterpreter(unittest.TestCase):
             self.assertEqual(pins, [*kept, "pyzmq==27.1.0", "certifi", *packages.ADDED_PINS, packages.CRYPT_PIN])
 
     def test_passwords_can_be_hashed_where_python_has_no_module_for_that(self):
-        """`shadow.gen_password` of a tree with Python 3.13 said "is not available"."""
+        """`shadow.gen_password` of a tree with Python 3.13 said "Cannot hash using 'sha512' hash algorithm"."""
         self.assertEqual([minor for minor in range(10, 16) if packages.lacks_crypt(minor)], [13, 14, 15])
 
     def test_a_salt_that_cannot_run_there_is_refused_before_anything_is_built(self):

@@ -54,6 +54,11 @@ class Records(unittest.TestCase):
         self.records.ask_driver("r1", "abort", "a wrong release")
         self.records.ask_driver("r1", "pause", "lunch", "ann")
         self.assertEqual(self.records.take_commands("r1"), [("abort", "a wrong release", None), ("pause", "lunch", "ann")])
+        # Of the file system that was full.
+        with open(os.path.join(self.records._own, "r1.words"), "a", encoding="utf-8") as file:
+            file.write('["abo')
+        self.records.ask_driver("r1", "resume", "")
+        self.assertEqual(self.records.take_commands("r1"), [("resume", "", None)])
         self.assertEqual(self.records.take_commands("r1"), [])
 
     def test_names_lead_nowhere_else(self):

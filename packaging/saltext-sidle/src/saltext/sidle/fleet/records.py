@@ -106,7 +106,8 @@ class Records:
         """Leaves a command for the driver, behind those that it has not taken yet: `pause`, `resume` or `abort`, and who gives it."""
         os.makedirs(self._own, mode=0o700, exist_ok=True)
         with self._commands(name) as file:
-            file.write(json.dumps([act, reason, by]) + "\n")
+            # After what a killed or full one may have left of a line.
+            file.write("\n" + json.dumps([act, reason, by]) + "\n")
 
     def take_commands(self, name):
         """Takes the commands that were left for the driver, in their order: `(act, reason, by)` of each."""
@@ -114,8 +115,13 @@ class Records:
             return []
         with self._commands(name) as file:
             file.seek(0)
-            commands = [tuple(json.loads(line)) for line in file]
+            lines = file.read().splitlines()
             file.truncate(0)
+        commands = []
+        for line in filter(None, lines):
+            # Half a line is no command: whoever gave it has seen no answer.
+            with contextlib.suppress(ValueError):
+                commands.append(tuple(json.loads(line)))
         return commands
 
     @contextlib.contextmanager
