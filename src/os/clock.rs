@@ -3,7 +3,9 @@
 use super::{OsError, Result};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -22,6 +24,24 @@ pub fn since_boot() -> Duration {
 /// Waits.
 pub fn sleep(duration: Duration) {
     std::thread::sleep(duration);
+}
+
+/// Makes a timer: a descriptor that is readable once its time is up. A wait for it wakes a process once; tokio's wheel of timers wakes it three times on the
+/// way to 15 s.
+pub fn timer() -> Result<OwnedFd> {
+    let made = rustix::time::timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC);
+    made.map_err(|source| OsError::new("make", Path::new("a timer"), source))
+}
+
+/// Sets a timer: its time is up once, `after` from now.
+pub fn set_timer(timer: impl AsFd, after: Duration) -> Result<()> {
+    // Zero would stop it.
+    let after = after.max(Duration::from_nanos(1));
+    let value =
+        Timespec { tv_sec: i64::try_from(after.as_secs()).unwrap_or(i64::MAX), tv_nsec: after.subsec_nanos().into() };
+    let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
+    let set = rustix::time::timerfd_settime(timer, TimerfdTimerFlags::empty(), &once);
+    set.map(|_| ()).map_err(|source| OsError::new("set", Path::new("a timer"), source))
 }
 
 /// The present, on both clocks.

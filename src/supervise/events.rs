@@ -4,7 +4,7 @@ use super::control::{self, Answer, Command, LINE_LENGTH_MAXIMUM};
 use super::workers::Fresh;
 use crate::failure::{Class, Report};
 use crate::os::watch::Watch;
-use crate::os::{OsError, process, socket};
+use crate::os::{OsError, clock, process, socket};
 use crate::saved;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -63,6 +63,8 @@ pub struct Events {
     watch: Option<pipe::Receiver>,
     watched: Vec<PathBuf>,
     trees: Option<pipe::Receiver>,
+    /// A timer's descriptor reads like a pipe, as inotify's does.
+    timer: pipe::Receiver,
 }
 
 impl Events {
@@ -78,6 +80,7 @@ impl Events {
             watch: None,
             watched: Vec::new(),
             trees: None,
+            timer: pipe::Receiver::from_owned_fd_unchecked(clock::timer()?).map_err(failed)?,
         })
     }
 
@@ -107,6 +110,7 @@ impl Events {
 
     /// Waits for the next event; [`Event::Timer`] after `pause`.
     pub async fn next(&mut self, pause: Duration) -> Event {
+        let is_set = clock::set_timer(&self.timer, pause).is_ok();
         tokio::select! {
             _ = self.terminate.recv() => Event::Terminate,
             _ = self.interrupt.recv() => Event::Terminate,
@@ -118,7 +122,8 @@ impl Events {
             },
             () = changed(self.watch.as_ref()) => Event::Changed,
             () = changed(self.trees.as_ref()) => Event::TreeChanged,
-            () = tokio::time::sleep(pause) => Event::Timer,
+            () = changed(Some(&self.timer)) => Event::Timer,
+            () = tokio::time::sleep(pause), if !is_set => Event::Timer,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Changes below an open directory: entries made, replaced, moved and removed, and made to survive a power cut.
 
 use crate::os::dir::{Dir, single};
-use crate::os::file_stat::FileKind;
-use crate::os::{OsError, Result, file};
+use crate::os::file_stat::{FileKind, FileStat};
+use crate::os::{OsError, Result, account, file, process, random};
 use crate::{crash_point, effect};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -15,6 +15,10 @@ use std::path::Path;
 
 /// Mode of missing parents.
 const PARENT_MODE: u32 = 0o755;
+/// So many levels of a tree are emptied at a time; a process may have a thousand descriptors.
+const EMPTIED_LEVELS: u32 = 64;
+/// A tree is not deeper than so many times that.
+const EMPTYING_ROUNDS: u32 = 100_000;
 
 impl Dir {
     /// Opens a directory, or makes it with `mode`. Missing parents are readable by all, as the system's own are.
@@ -175,18 +179,41 @@ impl Dir {
         if stat.kind != FileKind::Directory {
             return self.unlink(name, AtFlags::empty());
         }
-        if stat.mode & 0o700 != 0o700 {
-            // A tree may hold directories that its owner can't write; only root could remove below them.
-            let _ = rustix::fs::chmodat(&self.fd, name, Mode::from_raw_mode(0o700), AtFlags::empty());
-        }
-        let child = self.child(name)?;
-        for (entry, kind) in child.entries()? {
-            match kind {
-                FileKind::Directory => child.remove_tree(&entry)?,
-                FileKind::File | FileKind::Symlink | FileKind::Other => child.unlink(&entry, AtFlags::empty())?,
+        let top = self.opened_to_empty(name, &stat)?;
+        for _ in 0..EMPTYING_ROUNDS {
+            top.empty(&top, EMPTIED_LEVELS)?;
+            if top.names()?.is_empty() {
+                break;
             }
         }
         self.unlink(name, AtFlags::REMOVEDIR)
+    }
+
+    /// Removes what is below this directory, so many levels of it, since each holds a descriptor; what is deeper comes into `top`.
+    fn empty(&self, top: &Self, levels: u32) -> Result<()> {
+        for (name, kind) in self.entries()? {
+            match (kind, self.stat(&name)?) {
+                (_, None) => {}
+                (FileKind::Directory, Some(_)) if levels == 0 => {
+                    self.rename(&name, top, format!(".deep-{:016x}", random::up_to(u64::MAX)?))?;
+                }
+                (FileKind::Directory, Some(stat)) => {
+                    self.opened_to_empty(&name, &stat)?.empty(top, levels - 1)?;
+                    self.unlink(&name, AtFlags::REMOVEDIR)?;
+                }
+                (FileKind::File | FileKind::Symlink | FileKind::Other, _) => self.unlink(&name, AtFlags::empty())?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a directory that is to be emptied. Its owner may have no right to write there. Root needs none, and never changes a mode by a name: another
+    /// user may have put a link there meanwhile.
+    fn opened_to_empty(&self, name: &OsStr, stat: &FileStat) -> Result<Self> {
+        if stat.mode & 0o700 != 0o700 && process::user() != account::ROOT {
+            let _ = rustix::fs::chmodat(&self.fd, name, Mode::from_raw_mode(0o700), AtFlags::empty());
+        }
+        self.child(name)
     }
 
     /// Makes changes of names in this directory survive a power cut.
