@@ -52,6 +52,7 @@ sys.exit(salt_pip())
 EXTRAS = """\
 import os
 import site
+import stat
 import sys
 
 
@@ -60,17 +61,42 @@ def directory():
     return os.environ.get("SALT_EXTRAS_DIR") or default
 
 
+def is_roots(path):
+    shared, parts = False, path.split(os.sep)
+    for depth in range(1, len(parts) + 1):
+        try:
+            found = os.lstat(os.sep.join(parts[:depth]) or os.sep)
+        except FileNotFoundError:
+            break
+        except OSError:
+            return False
+        shared = bool(found.st_mode & 0o022) and not stat.S_ISLNK(found.st_mode)
+        if found.st_uid or (shared and not found.st_mode & stat.S_ISVTX):
+            return False
+    return not shared
+
+
+def is_ours(path):
+    return os.geteuid() != 0 or all(map(is_roots, {{os.path.abspath(path), os.path.realpath(path)}}))
+
+
 def prefer():
-    if directory() not in sys.path:
-        sys.path.insert(0, directory())
+    path = directory()
+    if path in sys.path:
+        return
+    if is_ours(path):
+        sys.path.insert(0, path)
+    else:
+        # Code of another user would run with root's rights. A minion of that user looks there once it has left root.
+        os.setuid = prefer_after(os.setuid)
 
 
-def prefer_after(hook):
-    def customize():
-        hook()
+def prefer_after(step):
+    def stepped(*arguments):
+        step(*arguments)
         prefer()
 
-    return customize
+    return stepped
 
 
 def start():

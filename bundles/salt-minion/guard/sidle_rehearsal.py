@@ -39,8 +39,10 @@ if not sys.flags.isolated and sys.path:
     del sys.path[0]
 
 import argparse
+import base64
 import contextlib
 import ctypes
+import hashlib
 import importlib.util
 import inspect
 import json
@@ -287,6 +289,7 @@ def rehearse(directory, scratch, highstate):
             stage.has_own_pillar = opts.get("file_client") == "local" and not opts.get("use_master_when_local")
             redirect(opts, scratch)
             become(opts, scratch)
+            stage.problems += unused_extras()
             reached = "grains"
             report["grains"] = stage.grains(opts)
             reached = "modules"
@@ -330,15 +333,18 @@ def layer():
     extras, own = {}, {}
     if not hasattr(importlib, "metadata"):
         return {"extras": [], "packages": []}
+    directories = list(sys.path)
     try:
-        # A release of sidle's own make.
+        # A release of sidle's own make. Where another user could put code, root does not look for it; the packages are there all the same.
         from _sidle_extras import directory as place
+
+        directories.insert(0, place())
     except ImportError:
         def place():
             # Salt's own bundle.
             root = getattr(sys, "RELENV", None)
             return named or (os.path.join(root, label) if root else None)
-    for directory in dict.fromkeys(map(os.path.abspath, sys.path)):
+    for directory in dict.fromkeys(map(os.path.abspath, directories)):
         is_extra = os.path.basename(directory) == label or (named and directory == os.path.abspath(named))
         for found in importlib.metadata.distributions(path=[directory]):
             try:
@@ -346,13 +352,33 @@ def layer():
                 version = str(found.version)
             except Exception:  # noqa: BLE001 - a package without sound metadata: its directory's name has to do.
                 name, version = bounded(str(getattr(found, "_path", "") or "a package without a name")), ""
-            if is_extra:
-                extras.setdefault(name, {"name": name, "version": version, "directory": directory})
-            else:
+            if not is_extra:
                 own.setdefault(name, version)
+            elif name not in extras or is_whole(found):
+                # An upgrade by salt-pip leaves the description of the earlier version.
+                extras[name] = {"name": name, "version": version, "directory": directory}
     packages = sorted({*extras, *own})
     extras = sorted(extras.values(), key=lambda extra: extra["name"])
     return {"extras": extras, "extras_place": place(), "packages": packages, "own_versions": own}
+
+
+def unused_extras():
+    """What root does not look for, since another user could put code there."""
+    module = sys.modules.get("_sidle_extras")
+    place = module.directory() if module else None
+    if not place or place in sys.path or not os.path.isdir(place):
+        return []
+    return [f"packages of salt-pip in {place} are not used, since another user than root can change it or a directory above it"]
+
+
+def is_whole(package):
+    """Whether each Python file of a package is as pip listed it."""
+    try:
+        files = [file for file in package.files or () if file.hash and file.suffix == ".py"]
+        found = [base64.urlsafe_b64encode(hashlib.new(file.hash.mode, file.read_binary()).digest()) for file in files]
+        return all(value.rstrip(b"=").decode() == file.hash.value for value, file in zip(found, files))
+    except (OSError, ValueError):
+        return False
 
 
 def redirect(opts, scratch):

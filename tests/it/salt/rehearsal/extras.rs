@@ -172,3 +172,34 @@ fn a_rehearsal_copies_the_extras_of_the_same_python_and_nothing_that_others_coul
     assert!(own.join("site_extra-1.2.dist-info/RECORD").exists() && !own.join("unlisted.py").exists());
     assert_eq!(contents(&packaged), before, "the packaged minion keeps its own");
 }
+
+/// What root's Python finds there: before it leaves root, and after.
+const LOOKS: &str = "import os, sys\n\
+    place = os.environ['SALT_EXTRAS_DIR']\n\
+    print(place in sys.path, end=' ')\n\
+    os.setuid(65534)\n\
+    print(place in sys.path)";
+
+/// A minion's user owns this directory where Salt's hardened package is installed: each start of a release's Python ran his code with root's rights.
+#[test]
+fn root_runs_nothing_that_another_user_could_have_put_there() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    for name in ["own", "his", "his/below", "open"] {
+        fs::create_dir(at(name)).unwrap();
+    }
+    std::os::unix::fs::chown(at("his"), Some(65534), None).unwrap();
+    fs::set_permissions(at("open"), fs::Permissions::from_mode(0o1777)).unwrap();
+    for (name, to) in [("link", "own"), ("his-link", "his")] {
+        std::os::unix::fs::symlink(at(to), at(name)).unwrap();
+    }
+    let of_root = ["own", "own/not-there", "link"];
+    for name in of_root.into_iter().chain(["his", "his/below", "his/not-there", "open/not-there", "open", "his-link"]) {
+        let mut python = Command::new(tree(NEXT).join("bin/python3"));
+        python.args(["-I", "-B", "-c", LOOKS]).env("SALT_EXTRAS_DIR", at(name));
+        let ran = python.output().unwrap();
+        let expected = if of_root.contains(&name) { "True True\n" } else { "False True\n" };
+        assert_eq!(String::from_utf8_lossy(&ran.stdout), expected, "{name}: {ran:?}");
+    }
+}
