@@ -6,7 +6,7 @@ use crate::agent::adoption::{ExtrasBack, Trees};
 use crate::agent::{AgentError, AgentKind};
 use crate::failure::Report;
 use crate::os::dir::Dir;
-use crate::os::file;
+use crate::os::{file, proc_fs};
 use crate::rehearsal::Part;
 use crate::supervise::status::SupervisorStatus;
 use crate::version::Release;
@@ -51,9 +51,18 @@ impl Adoption {
         let Some(packaged) = &self.packaged else { return Ok(None) };
         let manifest = instance.store().head(release)?;
         let tree = file::canonical(instance.store().tree(release)?.path())?;
-        let release = Part::of(tree, &manifest, &instance.configuration(&manifest)?);
+        let mut release = Part::of(tree, &manifest, &instance.configuration(&manifest)?);
         let status = SupervisorStatus::read(instance.layout(), instance.name())?;
         let leader = status.and_then(|status| status.agent).map(|agent| agent.leader);
+        // Now: `unadopt` ends this process before it gives anything back.
+        if let (Some(leader), Some(adopter)) = (&leader, instance.adopter(&self.agent)?) {
+            for name in adopter.shared_variables() {
+                if let Some(value) = proc_fs::environment_variable(leader.pid, name)? {
+                    release.environment.retain(|(known, _)| known != name);
+                    release.environment.push((name.into(), value));
+                }
+            }
+        }
         Ok(Some(Trees { packaged: packaged.part(), release, leader }))
     }
 

@@ -28,7 +28,7 @@ pub struct RunningAgent {
 pub struct Trees {
     /// The package's tree, with the variables of its process.
     pub packaged: Part,
-    /// The running release.
+    /// The running release, with the variables of its process that name places of the host.
     pub release: Part,
     /// The first process of the running release; None: none runs.
     pub leader: Option<Identity>,

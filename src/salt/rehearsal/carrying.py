@@ -9,6 +9,7 @@ Directories may belong to another user, who can put links there at any time: non
 user and KEEPER could change is refused, and so is a package that does not list its files, or lacks one of them.
 """
 
+import base64
 import hashlib
 import importlib.metadata
 import json
@@ -67,11 +68,35 @@ class Place:
         self.owners = {0, os.geteuid(), os.fstat(self.directory).st_uid if keeper is None else keeper}
 
     def packages(self):
-        """Give the packages by their normalised names."""
+        """Give the packages by their normalised names: of two with one name the one whose files are there."""
+        return {name: found[0] if len(found) == 1 else self.present(name, found) for name, found in self.listed().items()}
+
+    def listed(self):
+        """Give all descriptions of packages by their normalised names: `salt-pip install --upgrade` leaves that of the earlier version."""
         known = {}
         for package in importlib.metadata.distributions(path=[self.path]):
-            known.setdefault(normalised(package.metadata["Name"] or ""), package)
+            known.setdefault(normalised(package.metadata["Name"] or ""), []).append(package)
         return known
+
+    def present(self, name, packages):
+        """Give the one of these descriptions by which each file is as pip wrote it."""
+        whole = [package for package in packages if self.is_whole(package)]
+        if len(whole) != 1:
+            versions = " and ".join(sorted(str(package.version) for package in packages))
+            raise Refusal(f"{self.path} lists {name} as {versions}, and it cannot be told which of them is there: install it there anew, alone")
+        return whole[0]
+
+    def is_whole(self, package):
+        """Tell whether each file is as pip listed it."""
+        try:
+            for file in package.files or ():
+                if file.hash and not str(file).endswith(".pyc"):
+                    found = hashlib.new(file.hash.mode, self.read(os.path.normpath(str(file)))[0]).digest()
+                    if base64.urlsafe_b64encode(found).rstrip(b"=").decode() != file.hash.value:
+                        return False
+        except (OSError, ValueError, Refusal):
+            return False
+        return package.files is not None
 
     def within(self, parts, make=False):
         """Open a directory below this one."""
@@ -202,7 +227,7 @@ def own_place():
 
 def record(theirs):
     """Give what is in both directories."""
-    return {"ours": described(opened(own_place())), "theirs": described(opened(theirs))}
+    return {"place": own_place(), "ours": described(opened(own_place())), "theirs": described(opened(theirs))}
 
 
 def decide(mine, his, before):
@@ -233,8 +258,8 @@ def make(path):
 
 def replace(package, name, origin, target):
     """Copy a package, and remove what another version of it had."""
-    earlier = target.packages().get(name)
-    earlier = set(files_of(earlier, name)) if earlier and earlier.files is not None else set()
+    listed = [earlier for earlier in target.listed().get(name, ()) if earlier.files is not None]
+    earlier = {file for description in listed for file in files_of(description, name)}
     copy_package(package, name, origin, target)
     for file in sorted(earlier - set(files_of(package, name)), reverse=True):
         target.remove(file)

@@ -4,8 +4,8 @@ use super::packaged::VARIABLES;
 use crate::agent::AgentError;
 use crate::agent::adoption::{ExtrasBack, Trees};
 use crate::os::dir::Dir;
+use crate::os::file;
 use crate::os::process::Program;
-use crate::os::{file, proc_fs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -44,27 +44,36 @@ fn place(trees: &Trees) -> Option<Place> {
 /// Describes the packages in both directories.
 pub(in crate::salt) fn record(trees: &Trees) -> Result<Option<String>, AgentError> {
     let Some(place) = place(trees) else { return Ok(None) };
-    ask(trees, "record", &place.directory, &[]).map(Some)
+    ask(trees, None, "record", &place.directory, &[]).map(Some)
 }
 
 /// Gives back what is new since the record.
 pub(in crate::salt) fn back(trees: &Trees, record: &str, is_plan: bool) -> Result<ExtrasBack, AgentError> {
     let Some(place) = place(trees) else { return Ok(ExtrasBack::default()) };
-    let said = ask(trees, if is_plan { "plan" } else { "give" }, &place.directory, &[&place.minor, record])?;
+    // The variables of a minion that has ended are gone; where it looked at the adoption is on record.
+    let known = trees.leader.is_none().then(|| recorded_place(record)).flatten();
+    let act = if is_plan { "plan" } else { "give" };
+    let said = ask(trees, known.as_deref(), act, &place.directory, &[&place.minor, record])?;
     serde_json::from_str(&said).map_err(|error| cannot(&error.to_string()))
 }
 
-/// Runs the program with the variables of the running minion.
-fn ask(trees: &Trees, act: &str, directory: &Path, more: &[&str]) -> Result<String, AgentError> {
+/// The release's directory at the time of a record.
+fn recorded_place(record: &str) -> Option<String> {
+    let record: serde_json::Value = serde_json::from_str(record).ok()?;
+    Some(record.get("place")?.as_str()?.to_owned())
+}
+
+/// Runs the program with the variables of the release. `known`: its directory, if a variable does not name it.
+fn ask(trees: &Trees, known: Option<&str>, act: &str, directory: &Path, more: &[&str]) -> Result<String, AgentError> {
     let mut program = Program::python(trees.release.tree.join("bin/python3")).argument("-c").argument(SCRIPT);
     program = program.argument(act).argument(directory);
     for word in more {
         program = program.argument(word);
     }
     program.environment.clone_from(&trees.release.environment);
-    if let Some(leader) = &trees.leader {
-        let named = proc_fs::environment_variable(leader.pid, DIRECTORY_VARIABLE)?;
-        program = named.map_or(program.clone(), |named| program.variable(DIRECTORY_VARIABLE, named));
+    let is_named = trees.release.environment.iter().any(|(name, _)| name == DIRECTORY_VARIABLE);
+    if let Some(known) = known.filter(|_| !is_named) {
+        program = program.variable(DIRECTORY_VARIABLE, known);
     }
     let said = program.answer_within(WAIT)?;
     let said = said.ok_or_else(|| cannot(&format!("it did not end within {} s", WAIT.as_secs())))?;

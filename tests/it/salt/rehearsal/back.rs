@@ -7,6 +7,7 @@ use sidle::salt::adoption::SaltAdopter;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use tempfile::TempDir;
 
 /// A release for Python 3.11.
@@ -59,6 +60,10 @@ impl Host {
         given
     }
 }
+
+/// As pip writes it into its list.
+const DIGEST: &str = "import base64, hashlib, sys\n\
+    print(base64.urlsafe_b64encode(hashlib.sha256(open(sys.argv[1] + '/__init__.py', 'rb').read()).digest()).rstrip(b'=').decode())";
 
 /// Installs one version of a package, with this file beside its own.
 fn put(directory: &Path, name: &str, version: &str, more: &str) {
@@ -140,4 +145,42 @@ fn packages_for_another_python_stay_and_are_told_and_a_directory_of_the_package_
     let back = host.give(&record);
     assert_eq!((back.given, back.unfit), (Vec::new(), vec!["fresh 1".to_owned()]));
     assert!(!host.packaged().join("extras-3.13").exists() && version(&host.ours(), "fresh") == "1");
+}
+
+/// `salt-pip install --upgrade` leaves the description of the earlier version; which of the two counted was a matter of the directory's order, and half a
+/// package went back.
+#[test]
+fn of_two_descriptions_of_a_package_the_one_whose_files_are_there_counts() {
+    let host = Host::new();
+    let record = host.record();
+    let (ours, theirs) = (host.ours(), host.theirs());
+    for (name, digests) in [("upgraded", true), ("unknown", false)] {
+        for (version, file) in [("1", "old.py"), ("2", "new.py")] {
+            let earlier = ours.join(format!("{name}-1.dist-info"));
+            let aside = ours.join("aside");
+            let is_upgrade = earlier.exists();
+            if is_upgrade {
+                fs::rename(&earlier, &aside).unwrap();
+            }
+            put(&ours, name, version, file);
+            if is_upgrade {
+                fs::rename(&aside, &earlier).unwrap();
+            }
+            let listed = ours.join(format!("{name}-{version}.dist-info/RECORD"));
+            if digests {
+                let digest = Command::new("python3").args(["-c", DIGEST]).arg(ours.join(name)).output().unwrap();
+                let hashed =
+                    format!("{name}/__init__.py,sha256={},1", String::from_utf8(digest.stdout).unwrap().trim());
+                let text = fs::read_to_string(&listed).unwrap();
+                fs::write(&listed, text.replace(&format!("{name}/__init__.py,,"), &hashed)).unwrap();
+            }
+        }
+    }
+    let refused = SaltAdopter.extras_back(&host.trees(), &record, false).unwrap_err().to_string();
+    assert!(refused.contains("lists unknown as 1 and 2"), "{refused}");
+    forget(&ours, "unknown");
+    let back = host.give(&record);
+    assert_eq!(back.given, ["upgraded 2"]);
+    assert!(version(&theirs, "upgraded") == "2" && theirs.join("upgraded/new.py").exists());
+    assert!(!theirs.join("upgraded-1.dist-info").exists());
 }
