@@ -171,12 +171,19 @@ fn leftovers(group: &mut Group, store: &Store) -> Result<(), StoreError> {
     };
     for name in lone(&trees, &receipts) {
         let what =
-            format!("{} has no receipt: it counts as not installed", layout.versions(package).join(name).display());
-        group.find(Severity::Warning, "tree-without-receipt", what, remedy.clone());
+            format!("{} has no receipt: it counts as not installed", layout.versions(package).join(&name).display());
+        let remedy = format!(
+            "`sidle install {package}@{name}` writes it anew if a program of it runs, or `current` names it; else {remedy}"
+        );
+        group.find(Severity::Warning, "tree-without-receipt", what, remedy);
     }
     for name in lone(&receipts, &trees) {
         let what = format!("{name} has a receipt but no tree: it counts as not installed");
-        let remedy = format!("`sidle install {package}@{name}`, if it is still wanted");
+        let receipt = layout.receipts(package).join(&name);
+        let remedy = format!(
+            "mount the file system of the releases, if it has one; else `sidle install {package}@{name}`, or remove {}",
+            receipt.display()
+        );
         group.find(Severity::Warning, "receipt-without-tree", what, remedy);
     }
     let staging = layout.package(package).join(layout::STAGING);

@@ -125,22 +125,25 @@ impl Store {
         claim(&receipts, release, tree, effect)
     }
 
-    /// The tree leaves `versions/` by one rename; from then on `recover` finishes an interrupted removal, and starts may go on.
+    /// The receipt goes first, then the tree leaves `versions/`, each by one rename: `recover` finishes an interrupted removal, and starts may go on.
     fn take_away(&self, lock: &PackageLock, release: &Release, claimed: Claimed) -> Result<()> {
         let (Some(directory), Some(versions)) = (self.directory()?, self.versions()?) else { return Ok(()) };
         let name = release.to_string();
         crash_point!("collect.claimed");
         let staging = directory.child(layout::STAGING)?;
         staging.remove_tree(&name)?;
+        let receipts = Dir::open(&self.layout().receipts(self.package()))?;
+        let gone = format!(".{name}.gone");
+        receipts.remove_tree(&gone)?;
+        receipts.rename(&name, &receipts, &gone)?;
+        receipts.sync()?;
+        crash_point!("collect.receipt");
         versions.rename(&name, &staging, &name)?;
         versions.sync()?;
         claimed.forget()?;
         drop(claimed);
         crash_point!("collect.moved");
-        if let Some(receipts) = self.receipts()? {
-            receipts.remove_tree(&name)?;
-        }
-        crash_point!("collect.receipt");
+        receipts.remove_tree(&gone)?;
         self.tell_fapolicyd()?;
         self.empty_staging(lock)
     }

@@ -26,6 +26,9 @@ pub enum StoreError {
     /// The release is not installed.
     #[error("cannot find release {release} of {package}: {}", there(installed))]
     NotInstalled { package: PackageName, release: Release, installed: Vec<Release> },
+    /// Trees without receipts, or receipts without trees.
+    #[error("cannot use {}: it is not there, and {} has {count} releases", missing.display(), there.display())]
+    Half { missing: PathBuf, there: PathBuf, count: usize },
     /// The release's files differ from the signed manifest.
     #[error("cannot use {package} {release}: its files are not what was signed: {}", listed(problems))]
     Damaged { package: PackageName, release: Release, problems: Vec<Problem> },
@@ -67,6 +70,10 @@ impl StoreError {
             Self::NotInstalled { package, .. } => (
                 Class::Failed,
                 format!("`sidle list {package}` shows the installed releases; `sidle install FILE` adds a release"),
+            ),
+            Self::Half { there, .. } => (
+                Class::Failed,
+                format!("mount its file system; if it was removed on purpose, remove {} too", there.display()),
             ),
             Self::Damaged { package, release, .. } => (
                 Class::Integrity,

@@ -1,7 +1,7 @@
 //! Installs a release next to the running one: verify, unpack, sync, one rename, receipt. A bundle file is read in one streaming pass; a fetched
 //! payload comes frame by frame. Nothing visible changes before the rename; `recover` removes the leftovers of a crash.
 
-use super::check::index_of;
+use super::check::{Depth, index_of};
 use super::collect::Effect;
 use super::held::HeldFiles;
 use super::preflight::{Hazards, Host, HostFacts, Obstacle, Unfit};
@@ -201,6 +201,10 @@ fn put(approved: Approved, place: &Placement<'_>, fill: &mut Fill<'_>) -> Result
         if store.is_installed(&release)? {
             return already_there(&store, approved);
         }
+        if store.has_tree(&release)? {
+            store.readmit(&lock, &approved)?;
+            return Ok(installed(approved, true));
+        }
         if let Err(error) = store.stage(&lock, &approved, fill) {
             store.empty_staging(&lock)?;
             return Err(error);
@@ -274,6 +278,21 @@ fn go_to<R: Read>(reader: &mut BundleReader<R>, id: &ReleaseId) -> Result<Payloa
 }
 
 impl Store {
+    fn has_tree(&self, release: &Release) -> Result<bool> {
+        let versions = self.versions()?;
+        Ok(versions.map_or(Ok(None), |versions| versions.stat(release.to_string()))?.is_some())
+    }
+
+    /// Writes the lost receipt of a tree that is in use or `current`, and checks that it is what was signed; if it is not, `sidle repair` mends it.
+    fn readmit(&self, lock: &PackageLock, approved: &Approved) -> Result<()> {
+        let release = approved.manifest.release();
+        let receipt = Receipt { manifest: &approved.manifest_bytes, authority: &approved.authority, index: None };
+        self.write_receipt(lock, &release, &receipt)?;
+        self.tell_fapolicyd()?;
+        let problems = self.check(&release, Depth::Full)?;
+        self.verdict(&release, problems)
+    }
+
     fn stage(&self, lock: &PackageLock, approved: &Approved, fill: &mut Fill<'_>) -> Result<()> {
         let release = approved.manifest.release();
         let name = release.to_string();
@@ -305,7 +324,8 @@ impl Store {
         staging.rename_exclusive(&name, &versions, &name)?;
         crash_point!("install.renamed");
         versions.sync()?;
-        let receipt = Receipt { manifest: &approved.manifest_bytes, authority: &approved.authority, index: &index };
+        let receipt =
+            Receipt { manifest: &approved.manifest_bytes, authority: &approved.authority, index: Some(&index) };
         self.write_receipt(lock, &release, &receipt)?;
         crash_point!("install.done");
         debug!(package = %self.package, "{release} is installed");

@@ -9,7 +9,7 @@ use crate::os::dir::{Dir, FileKind};
 use crate::os::lock::{self, Lock, LockFile};
 use crate::os::place::Effect;
 use crate::os::proc_fs::{self, FileIdentity};
-use crate::os::{OsError, file, mounts, walk};
+use crate::os::{OsError, account, file, mounts, process, walk};
 use crate::version::Release;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -53,6 +53,23 @@ impl Store {
         };
         let sign = lock::try_shared(tree.lock_fd()?).ok().flatten();
         Ok(Lease { lease, sign })
+    }
+}
+
+impl Store {
+    /// Whether a process was started from a release: it holds the lease, whose file only root can open. One without a lease (the disk was full) is this
+    /// user's or root's, and runs a program of the tree.
+    pub fn is_started_from(&self, release: &Release, pid: u32) -> Result<bool> {
+        let leases = self.receipts()?.map_or(Ok(None), |receipts| receipts.child_if_exists(layout::LEASES))?;
+        let lease = leases.map_or(Ok(None), |leases| LockFile::new(&leases, release.to_string()).identity())?;
+        if let Some(lease) = lease {
+            if proc_fs::holds_descriptor(pid, lease)? {
+                return Ok(true);
+            }
+        }
+        let is_trusted = proc_fs::real_user(pid)?.is_some_and(|user| [account::ROOT, process::user()].contains(&user));
+        let tree = self.layout.versions(&self.package).join(release.to_string());
+        Ok(is_trusted && proc_fs::runs_from(pid, &file::canonical(&tree)?)?)
     }
 }
 

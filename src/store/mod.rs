@@ -1,7 +1,7 @@
 //! The store: each release in its own directory, verified file by file, removed only when no process uses it.
 //!
 //! A release on the host: absent → staged → installed → on trial → current → previous → collectable → gone. An installed release has a tree in
-//! `versions/` *and* a receipt; either alone is a leftover of a crash, which `recover` removes under the package lock.
+//! `versions/` *and* a receipt. A tree alone is a leftover of a crash, which `recover` removes under the package lock; a receipt alone waits for its tree.
 
 pub mod check;
 pub mod collect;
@@ -31,6 +31,7 @@ use crate::os::dir::{Dir, FileKind};
 use crate::os::lock::{self, LOCK, Lock, LockFile};
 use crate::os::place::Effect;
 use crate::version::Release;
+use std::ffi::OsString;
 use std::time::Duration;
 use tracing::debug;
 
@@ -92,6 +93,7 @@ impl Store {
 
     /// Makes the package's directories, takes its lock, and removes the leftovers of a crash.
     pub fn lock(&self) -> Result<PackageLock> {
+        self.refuse_half()?;
         let directory = Dir::open_or_create(&self.layout.package(&self.package), OPEN_DIRECTORY)?;
         directory.child_or_create(layout::VERSIONS, OPEN_DIRECTORY)?;
         directory.child_or_create(layout::STAGING, CLOSED_DIRECTORY)?;
@@ -104,6 +106,23 @@ impl Store {
         let lock = PackageLock { _lock: Some(lock) };
         self.recover(&lock)?;
         Ok(lock)
+    }
+
+    /// Trees and receipts may be on file systems of their own. What is not mounted is not empty: nothing may be made there, and what belongs to it
+    /// nowhere be removed.
+    fn refuse_half(&self) -> Result<()> {
+        let (versions, receipts) = (self.versions()?, self.receipts()?);
+        let (there, missing) = match (&versions, &receipts) {
+            (None, Some(receipts)) => (receipts, self.layout.versions(&self.package)),
+            (Some(versions), None) => (versions, self.layout.receipts(&self.package)),
+            (None, None) | (Some(_), Some(_)) => return Ok(()),
+        };
+        let is_release = |name: &OsString| name.to_str().is_some_and(|name| name.parse::<Release>().is_ok());
+        let count = there.names()?.iter().filter(|name| is_release(name)).count();
+        if count == 0 {
+            return Ok(());
+        }
+        Err(StoreError::Half { missing, there: there.path().to_owned(), count })
     }
 
     /// The same; a dry run makes nothing, changes no file, and removes no leftovers.

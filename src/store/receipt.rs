@@ -25,8 +25,8 @@ pub struct Receipt<'a> {
     pub manifest: &'a [u8],
     /// The metadata that authorised it.
     pub authority: &'a Floor,
-    /// The stat index of the tree.
-    pub index: &'a Index,
+    /// The stat index of the tree; None: the next check hashes everything.
+    pub index: Option<&'a Index>,
 }
 
 impl Store {
@@ -45,8 +45,12 @@ impl Store {
             directory.write_atomic(format!("{}.delegated.json", Digest::of(bytes)), bytes, FILE_MODE)?;
         }
         directory.write_atomic(MANIFEST_NAME, receipt.manifest, FILE_MODE)?;
-        directory.write_atomic(INDEX_NAME, &receipt.index.to_bytes(), FILE_MODE)?;
+        if let Some(index) = receipt.index {
+            directory.write_atomic(INDEX_NAME, &index.to_bytes(), FILE_MODE)?;
+        }
         crash_point!("receipt.written");
+        // Of a release whose tree is gone.
+        receipts.remove_tree(&name)?;
         receipts.rename(&temporary, &receipts, &name)?;
         receipts.sync()?;
         crash_point!("receipt.renamed");

@@ -1,4 +1,4 @@
-//! Removes the leftovers of a crash: staging, trees without a receipt, receipts without a tree. Runs under every package lock.
+//! Removes the leftovers of a crash: staging, trees without a receipt, receipts that were being written or removed. Runs under every package lock.
 
 use super::lease::{Claim, claim};
 use super::protection::fapolicyd;
@@ -10,7 +10,8 @@ use crate::os::place::Effect;
 use crate::version::Release;
 
 impl Store {
-    /// Afterwards every tree has a receipt, every receipt has a tree, and staging is empty. Used and linked releases stay.
+    /// Afterwards every tree has a receipt, and staging is empty. Used and linked releases stay, and so does a receipt without a tree: the tree may come
+    /// back with its file system.
     pub(super) fn recover(&self, lock: &PackageLock) -> Result<()> {
         let Some(directory) = self.directory()? else { return Ok(()) };
         let (Some(versions), Some(receipts)) = (self.versions()?, self.receipts()?) else { return Ok(()) };
@@ -32,9 +33,7 @@ impl Store {
             }
         }
         for (name, _) in receipts.entries()? {
-            let release = name.to_str().is_some_and(|name| name.parse::<Release>().is_ok());
-            let half_written = name.to_string_lossy().starts_with('.');
-            if half_written || (release && versions.stat(&name)?.is_none()) {
+            if name.to_string_lossy().starts_with('.') {
                 receipts.remove_tree(&name)?;
                 crash_point!("recover.receipt");
             }

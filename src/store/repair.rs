@@ -60,10 +60,13 @@ impl Store {
             Err(broken @ (StoreError::Damaged { .. } | StoreError::Unchecked { .. })) => broken,
             Err(error) => return Err(error),
         };
-        // Without the right to write, or while the package is locked, the damage is reported.
-        let Ok(mut repaired) =
-            self.lock().and_then(|lock| self.repair(&lock, release, (Depth::Quick, Occasion::Start), &mut NoPayload))
-        else {
+        // Without the right to write the damage is reported. While another command is at work nobody knows what can be mended.
+        let lock = match self.lock() {
+            Ok(lock) => lock,
+            Err(error @ StoreError::Locked { .. }) => return Err(error),
+            Err(_) => return Err(broken),
+        };
+        let Ok(mut repaired) = self.repair(&lock, release, (Depth::Quick, Occasion::Start), &mut NoPayload) else {
             return Err(broken);
         };
         self.verdict(release, std::mem::take(&mut repaired.left))?;

@@ -18,6 +18,7 @@ mod escapes;
 pub mod fetch;
 pub mod formats;
 mod golden;
+mod half;
 mod hardened;
 mod host_change;
 mod install;

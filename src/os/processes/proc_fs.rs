@@ -218,6 +218,22 @@ pub fn user(pid: u32) -> Option<u32> {
     std::fs::metadata(path_of(pid, "")).ok().map(|found| found.uid())
 }
 
+/// The user who started a process. Unlike the owner of its directory in /proc it is also known of a program that was set-user-ID, or that nobody may dump.
+pub fn real_user(pid: u32) -> Result<Option<u32>> {
+    let path = path_of(pid, "status");
+    let Some(bytes) = gone_is_none(std::fs::read(&path), &path)? else { return Ok(None) };
+    let text = String::from_utf8_lossy(&bytes);
+    let users = text.lines().find_map(|line| line.strip_prefix("Uid:"));
+    Ok(users.and_then(|users| users.split_whitespace().next()?.parse().ok()))
+}
+
+/// Whether a process runs a program of the tree at `directory`.
+pub fn runs_from(pid: u32, directory: &Path) -> Result<bool> {
+    let link = path_of(pid, "exe");
+    let program = gone_is_none(std::fs::read_link(&link), &link)?;
+    Ok(program.is_some_and(|program| without_deleted(&program).starts_with(directory)))
+}
+
 /// A process's command line for messages: its program without the directory, shortened.
 pub fn title(pid: u32) -> String {
     shortened(&command_line(pid).ok().flatten().unwrap_or_default().join(" "))
