@@ -164,7 +164,8 @@ impl Supervisor {
         let Some(last) = last.map_or_else(|| store.installed_at(release), |last| Ok(last.ended_at))? else {
             return Ok(true);
         };
-        let age = clock::now().duration_since(last);
+        // A clock that was ahead then says nothing about the time since.
+        let age = clock::now().duration_since(last).abs();
         Ok(age >= SignedDuration::try_from(every.saturating_add(spread)).unwrap_or(SignedDuration::MAX))
     }
 }

@@ -14,8 +14,9 @@ use crate::store::Store;
 use crate::store::check::Depth;
 use crate::store::collect::Effect;
 use crate::store::incident::Occasion;
+use crate::version::Release;
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// `sidle scrub [PACKAGE]`
 #[derive(Debug, Args)]
@@ -33,34 +34,56 @@ pub fn scrub(context: &Context, arguments: &ScrubArguments) -> Result<Ended, Rep
     let rate = Settings::read(&context.layout)?.scrub_rate.0;
     process::give_way();
     let (mut facts, mut values, mut damaged) = (Facts::new(), Vec::new(), false);
+    let mut failed: Option<Report> = None;
     for package in packages(context, arguments.package.as_ref())? {
         let store = Store::new(&context.layout, &package);
         for release in store.releases()? {
-            if context.effect == Effect::DryRun {
-                let repaired = mend(context, &arguments.means, &store, &release, (Depth::Full, Occasion::Scrub))?;
-                damaged |= !repaired.left.is_empty();
-                tell(&mut facts, &format!("{package} {release}"), &repaired, context.effect);
-                let mut told = value(&release, &repaired);
-                told["package"] = json!(package);
-                values.push(told);
-                continue;
+            match scrub_one(context, &arguments.means, (&store, &release), rate, &mut facts) {
+                Ok((told, is_whole)) => {
+                    damaged |= !is_whole;
+                    values.push(told);
+                }
+                // One release that cannot be read keeps no other from its scrub.
+                Err(report) => {
+                    facts.add(&format!("{package} {release}"), report.message.clone());
+                    failed.get_or_insert(report);
+                }
             }
-            let (scrubbed, _) = store.scrub(&release, rate, &progress(context, "hashing"))?;
-            let name = format!("{package} {release}");
-            if scrubbed.found == 0 {
-                facts.add(&name, format!("{} are as they were signed", count(scrubbed.all, "entry")));
-                values.push(json!({"package": package, "release": release, "entries": scrubbed.all, "sound": true}));
-                continue;
-            }
-            let repaired = mend(context, &arguments.means, &store, &release, (Depth::Full, Occasion::Scrub))?;
-            damaged |= !repaired.left.is_empty();
-            tell(&mut facts, &name, &repaired, context.effect);
-            let mut told = value(&release, &repaired);
-            told["package"] = json!(package);
-            told["entries"] = json!(scrubbed.all);
-            values.push(told);
         }
     }
     context.output.result(facts, json!({"releases": values}));
-    Ok(if damaged { Ended::As(Class::Integrity) } else { Ended::Well })
+    match failed {
+        Some(report) => Err(report),
+        None => Ok(if damaged { Ended::As(Class::Integrity) } else { Ended::Well }),
+    }
+}
+
+/// Scrubs one release; what to tell programs of it, and whether it is whole now.
+fn scrub_one(
+    context: &Context,
+    means: &MeansArguments,
+    (store, release): (&Store, &Release),
+    rate: u64,
+    facts: &mut Facts,
+) -> Result<(Value, bool), Report> {
+    let package = store.package();
+    let name = format!("{package} {release}");
+    let mut entries = None;
+    if context.effect == Effect::Apply {
+        let (scrubbed, _) = store.scrub(release, rate, &progress(context, "hashing"))?;
+        if scrubbed.found == 0 {
+            facts.add(&name, format!("{} are as they were signed", count(scrubbed.all, "entry")));
+            let told = json!({"package": package, "release": release, "entries": scrubbed.all, "sound": true});
+            return Ok((told, true));
+        }
+        entries = Some(scrubbed.all);
+    }
+    let repaired = mend(context, means, store, release, (Depth::Full, Occasion::Scrub))?;
+    tell(facts, &name, &repaired, context.effect);
+    let mut told = value(release, &repaired);
+    told["package"] = json!(package);
+    if let Some(entries) = entries {
+        told["entries"] = json!(entries);
+    }
+    Ok((told, repaired.left.is_empty()))
 }
