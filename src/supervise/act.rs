@@ -2,12 +2,14 @@
 
 use super::Supervisor;
 use super::intent::{Intent, OwnSwitch};
-use super::keeper::{self, Due, Kept, NotStarted, Past, Started};
+use super::keeper::{self, Due, Keeper, Kept, NotStarted, Past, Started};
 use super::pace::{END_INTERVAL, HEALTH_INTERVAL, HEALTH_INTERVAL_SHORT};
 use crate::agent::gate::{GateRole, Origin};
 use crate::failure::{Class, Report};
 use crate::os::clock::Moment;
+use crate::store::Store;
 use crate::switch::process::ProcessKind;
+use crate::version::Release;
 use std::time::Duration;
 
 impl Supervisor {
@@ -16,7 +18,11 @@ impl Supervisor {
         if self.leaves_processes_alone() {
             return HEALTH_INTERVAL;
         }
-        let journal = self.driver.journal().clone();
+        let mut journal = self.driver.journal().clone();
+        if self.resuming.is_some() && self.processes.records().next().is_none() {
+            // After a boot nothing of a switch runs. It goes on once the journal can be written.
+            journal.live = None;
+        }
         let Some(Kept { allowed, serving }) = keeper::kept(&journal) else { return HEALTH_INTERVAL };
         // Other processes are left over from an abandoned switch.
         match self.processes.end_all_but(&allowed) {
@@ -95,20 +101,33 @@ impl Supervisor {
         if let Err(error) = self.driver.make_room(&mut self.processes, now) {
             self.troubled(error.to_string());
         }
-        let history = self.driver.files().history().unwrap_or_default();
-        let journal = self.driver.journal().clone();
         let off_this_host = self.way_off_this_host();
-        let fall_back_within = *self.settings.host.fall_back_within;
-        let past = Past { journal: &journal, history: &history, fall_back_within, off_this_host };
-        let intent = self.keeper.leave_looping(loops, &past, now.wall);
-        self.carry_out(intent, now);
+        self.leave(off_this_host, now, |keeper, past, _| keeper.leave_looping(loops, past, now.wall));
     }
 
     fn leave_damaged(&mut self, damaged: &str, now: Moment) {
+        self.leave(None, now, |keeper, past, store| {
+            keeper.leave_damaged(damaged, past, |release| store.verify_or_repair(release).is_ok())
+        });
+    }
+
+    /// Begins the switch that the keeper wants, if any. One that cannot begin is tried again after the next end.
+    fn leave(
+        &mut self,
+        off_this_host: Option<(Release, String)>,
+        now: Moment,
+        decide: impl FnOnce(&Keeper, &Past<'_>, &Store) -> Option<Intent>,
+    ) {
+        let history = self.driver.files().history().unwrap_or_default();
         let journal = self.driver.journal().clone();
-        let store = self.driver.store();
-        let intent = self.keeper.leave_damaged(damaged, &journal, |release| store.verify_or_repair(release).is_ok());
+        let fall_back_within = *self.settings.host.fall_back_within;
+        let past = Past { journal: &journal, history: &history, fall_back_within, off_this_host };
+        let intent = decide(&self.keeper, &past, self.driver.store());
+        let is_wanted = intent.is_some();
         self.carry_out(intent, now);
+        if is_wanted && self.driver.journal().live.is_some() {
+            self.keeper.leaves(&past);
+        }
     }
 
     /// Starts a process; returns a note if its release had to be repaired first.

@@ -66,7 +66,14 @@ impl Supervisor {
             return UNADOPT_INTERVAL;
         }
         self.carry_out([Intent::Unadopt], now);
-        Duration::ZERO
+        if !self.unadoption.is_wanted() {
+            return Duration::ZERO;
+        }
+        // The journal could not be written: the agent works on until it can.
+        if let Err(error) = self.processes.thaw_all() {
+            self.troubled(error.to_string());
+        }
+        UNADOPT_INTERVAL
     }
 
     /// Writes the end of the adoption into the journal; the next turn ends the process.
@@ -88,6 +95,11 @@ impl Unadoption {
     /// Gives the agent back if it becomes idle before `until`.
     pub fn begin(&mut self, until: Duration) {
         self.until = Some(until);
+    }
+
+    /// True while the agent has not been given back.
+    fn is_wanted(&self) -> bool {
+        self.until.is_some()
     }
 
     /// True if the agent has to be given back as soon as it is idle. A switch or the deadline ends the request.

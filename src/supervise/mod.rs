@@ -121,6 +121,8 @@ struct Supervisor {
     directory: Dir,
     own: Identity,
     driver: Driver,
+    /// What was before this supervisor, while the journal could not be taken up.
+    resuming: Option<Before>,
     processes: Processes,
     keeper: Keeper,
     health: Option<(Duration, AgentStatus)>,
@@ -163,7 +165,7 @@ impl Supervisor {
             settings.passed.clone(),
         );
         let store = Store::new(layout, &settings.package);
-        processes.find(|release| store.head(release).ok())?;
+        processes.find(&store)?;
         let now = Moment::now();
         adopting::recognise(&files, &store, &mut processes)?;
         let host = &settings.host;
@@ -178,7 +180,13 @@ impl Supervisor {
         let own = Identity::own()?;
         let last = SupervisorStatus::last(&directory);
         let same = last.as_ref().is_some_and(|last| last.supervisor == own);
-        driver.resume(&processes, if same { Before::OwnWork } else { Before::Absence }, now)?;
+        if driver.journal().live.is_none() {
+            // An earlier supervisor may have ended between a freeze and what was to follow.
+            processes.thaw_all()?;
+        }
+        let before = if same { Before::OwnWork } else { Before::Absence };
+        // A full or a read-only disk keeps no proven release from running.
+        let resuming = driver.resume(&processes, before, now).err().map(|error| (before, error.to_string()));
         let keeper = Keeper::new(Restart::new(*host.restart_pause, *host.restart_pause_limit));
         let ended = last.and_then(|last| last.ended);
         let restarting = manager::is_marked(&directory)?;
@@ -189,10 +197,11 @@ impl Supervisor {
             directory,
             own,
             driver,
+            resuming: resuming.as_ref().map(|(before, _)| *before),
             processes,
             keeper,
             health: None,
-            trouble: None,
+            trouble: resuming.map(|(_, error)| error),
             logged_trouble: None,
             written: None,
             ending: None,
@@ -248,6 +257,11 @@ impl Supervisor {
         self.compare_configuration(now);
         // The proven release comes first: a boot starts `current`, whatever switch is pending.
         let until_restart = self.keep_running(now);
+        if !self.resumes(now) {
+            self.check(now);
+            self.report(now)?;
+            return Ok(until_restart.min(HEALTH_INTERVAL_SHORT));
+        }
         let step = match self.driver.assign(&mut self.processes) {
             Ok(()) => self.driver.step(&mut self.processes, now),
             Err(error) => self.driver.on_unwritable_gate(error, &mut self.processes, now),
@@ -274,6 +288,16 @@ impl Supervisor {
         let until_step =
             self.driver.journal().live.as_ref().map(|live| pace::of_step(live, now).min(limit(live.phase)));
         Ok(until_step.into_iter().chain([until_restart, until_check, until_finished]).min().unwrap_or(HEALTH_INTERVAL))
+    }
+
+    /// True once the journal is taken up: no switch goes on before that.
+    fn resumes(&mut self, now: Moment) -> bool {
+        let Some(before) = self.resuming else { return true };
+        match self.driver.resume(&self.processes, before, now) {
+            Ok(()) => (self.resuming, self.trouble) = (None, None),
+            Err(error) => self.troubled(error.to_string()),
+        }
+        self.resuming.is_none()
     }
 
     fn handle(&mut self, event: Event, now: Moment) {
@@ -320,6 +344,10 @@ impl Supervisor {
         }
         if let Some(report) = self.driver.unreadable() {
             return Answer::Refused(report.clone());
+        }
+        if !self.resumes(now) {
+            let why = self.trouble.clone().unwrap_or_default();
+            return Answer::Refused(Report::of(Class::Failed, format!("cannot accept the command: {why}")));
         }
         let done = match command {
             Command::Switch(switch) => self.begin(*switch, None, now),

@@ -80,16 +80,28 @@ pub struct Keeper {
     pub restart: Restart,
     /// Since when a process does not end that has to.
     lingering: Option<Duration>,
-    /// A release in a crash loop was left once.
-    has_left: bool,
-    /// The damaged release that was left.
-    left_damaged: Option<Release>,
+    /// The commit whose release was left last.
+    left: Option<Tenure>,
+}
+
+/// What a release can be left for once: its present time as the current one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Tenure {
+    release: Option<Release>,
+    since: Option<Timestamp>,
+}
+
+impl Tenure {
+    fn of(journal: &Journal, history: &History) -> Self {
+        let committed = history.entries().iter().rev().find(|entry| entry.result == Phase::Committed);
+        Self { release: journal.proven.clone(), since: committed.map(|entry| entry.ended_at) }
+    }
 }
 
 impl Keeper {
     /// Makes a keeper.
     pub fn new(restart: Restart) -> Self {
-        Self { restart, lingering: None, has_left: false, left_damaged: None }
+        Self { restart, lingering: None, left: None }
     }
 
     /// True if the supervisor has to wait for the end of other processes. A process that never ends (in an uninterruptible wait) must not prevent
@@ -119,7 +131,11 @@ impl Keeper {
     pub fn started(&mut self, started: Started, now: Duration) -> Vec<Intent> {
         let how = started.ended.as_deref();
         let loops = started.release.as_ref().and_then(|release| self.restart.trouble(release, how));
-        self.restart.begins(now);
+        match started.result {
+            Ok(_) => self.restart.begins(now),
+            // No end of the release: the host may have no process or no room left.
+            Err(_) => self.restart.fails(now),
+        }
         let mut intents = Vec::new();
         let damaged = match started.result {
             Err(NotStarted { why, is_damaged }) => {
@@ -144,11 +160,10 @@ impl Keeper {
 
     /// Leaves a release in a crash loop for the previous release, once: if it has become current recently, or if it is known not to come up on
     /// the changed host.
-    pub fn leave_looping(&mut self, loops: &str, past: &Past<'_>, now: Timestamp) -> Option<Intent> {
+    pub fn leave_looping(&self, loops: &str, past: &Past<'_>, now: Timestamp) -> Option<Intent> {
         let new = way_back(past.journal, past.history, past.fall_back_within, now).map(|to| (to, loops.to_owned()));
         let host = || past.off_this_host.clone().map(|(to, why)| (to, format!("{loops}; {why}")));
-        let (to, reason) = new.or_else(host).filter(|_| !self.has_left)?;
-        self.has_left = true;
+        let (to, reason) = new.or_else(host).filter(|_| !self.is_left(past))?;
         let unless = format!("{reason}; ");
         Some(Intent::Begin(OwnSwitch { unless: Some(unless), ..OwnSwitch::back(to, reason) }))
     }
@@ -156,18 +171,24 @@ impl Keeper {
     /// Leaves a damaged release that this host can't repair for the previous release, if that is whole: a running agent can be told to fetch the
     /// missing files.
     pub fn leave_damaged(
-        &mut self,
+        &self,
         damaged: &str,
-        journal: &Journal,
+        past: &Past<'_>,
         is_whole: impl FnOnce(&Release) -> bool,
     ) -> Option<Intent> {
-        let from = journal.proven.clone();
-        let is_tried = self.left_damaged == from;
-        let to = journal.previous.clone().filter(|_| journal.live.is_none() && !is_tried)?;
-        self.left_damaged = from;
+        let to = past.journal.previous.clone().filter(|_| past.journal.live.is_none() && !self.is_left(past))?;
         let reason = format!("it could not be started: {damaged}");
         let unless = Some(format!("{damaged}; "));
         is_whole(&to).then(|| Intent::Begin(OwnSwitch { unless, ..OwnSwitch::back(to, reason) }))
+    }
+
+    fn is_left(&self, past: &Past<'_>) -> bool {
+        self.left.as_ref() == Some(&Tenure::of(past.journal, past.history))
+    }
+
+    /// Reports that the switch that leaves the release has begun. It may fail: then the release is not left again.
+    pub fn leaves(&mut self, past: &Past<'_>) {
+        self.left = Some(Tenure::of(past.journal, past.history));
     }
 }
 
@@ -209,6 +230,11 @@ impl Restart {
     /// Reports a start at `now`.
     pub fn begins(&mut self, now: Duration) {
         self.since = Some(now);
+        self.fails(now);
+    }
+
+    /// Reports that it could not be started at `now`.
+    pub fn fails(&mut self, now: Duration) {
         self.not_before = now.saturating_add(self.pause);
         self.pause = self.pause.saturating_mul(2).min(self.maximum);
     }

@@ -348,6 +348,11 @@ impl Driver {
             outcome => live.in_time(outcome, waited, now.wall, &self.limits),
         };
         let journal = self.journal.advanced(&outcome, now.wall);
-        self.write_journal(journal, now)
+        let written = self.write_journal(journal, now);
+        if written.is_err() && act == Act::Freeze {
+            // The agent works on until there is room for the journal.
+            processes.thaw_all()?;
+        }
+        written
     }
 }

@@ -21,6 +21,7 @@ use crate::os::dir::Dir;
 use crate::os::environment::Passed;
 use crate::os::process::{self, Identity, Input, Priority};
 use crate::os::{OsError, children, clock, notify, proc_fs};
+use crate::store::Store;
 use crate::switch::gate::gatekeeper::Gatekeeper;
 use crate::switch::gate::roles::Guarded;
 use crate::switch::process::ends::Ends;
@@ -112,9 +113,8 @@ impl Processes {
         Dir::open_or_create(&self.layout.run(&self.instance), 0o755)
     }
 
-    /// Finds the processes of an earlier supervisor: by the record file, and by their environment variables. `manifest` reads a release's
-    /// manifest.
-    pub fn find(&mut self, manifest: impl Fn(&Release) -> Option<Head>) -> Result<(), OsError> {
+    /// Finds the processes of an earlier supervisor: by the record file, and by their environment variables.
+    pub fn find(&mut self, store: &Store) -> Result<(), OsError> {
         let bytes = self.directory()?.read_if_exists(PROCESSES_NAME, PROCESSES_LENGTH_MAXIMUM)?;
         // The environment names all live processes, so an unreadable record file only loses `being_ended`.
         let saved = bytes.and_then(|bytes| serde_json::from_slice::<Saved>(&bytes).ok());
@@ -123,7 +123,9 @@ impl Processes {
         for process in proc_fs::all()?.into_iter().filter(proc_fs::Process::is_alive) {
             let leader = Identity { boot_id: boot_id.clone(), pid: process.pid, start_time: process.start_time };
             if records.iter().all(|record| record.leader != leader) {
-                records.extend(Record::self_declared(leader, &self.layout, &self.instance));
+                let is_started_from =
+                    |pid: u32, release: &Release| store.is_started_from(release, pid).unwrap_or(false);
+                records.extend(Record::self_declared(leader, &self.layout, &self.instance, is_started_from));
             }
         }
         for record in records {
@@ -138,12 +140,15 @@ impl Processes {
                 continue;
             }
             // The journal names an adopted process: see `recognise`.
-            if let Some(manifest) = record.release.as_ref().and_then(&manifest) {
-                let running = self.observed(record, None, &manifest);
-                let (release, pid) = (&manifest.release(), running.record.leader.pid);
-                info!(instance = %self.instance, "process {pid} of {release} runs already; the supervisor takes it over");
-                self.running.push(running);
-            }
+            let Some(release) = record.release.clone() else { continue };
+            let pid = record.leader.pid;
+            info!(instance = %self.instance, "process {pid} of {release} runs already; the supervisor takes it over");
+            let running = match store.head(&release) {
+                Ok(manifest) => self.observed(record, None, &manifest),
+                // Not forgotten: a second one would be started beside it.
+                Err(error) => Running::unread(record, &self.instance, &error),
+            };
+            self.running.push(running);
         }
         self.save()
     }
@@ -338,13 +343,17 @@ impl Processes {
     pub fn freeze(&mut self, which: ProcessKind<'_>, look: Look) -> Result<Frozen, OsError> {
         let report = self.report(which);
         let Some(running) = self.usable_mut(which) else { return Ok(Frozen::Idle) };
-        running.halt(report.as_ref())?;
+        let halted = running.halt(report.as_ref());
         // Its guard may have written a report just before the freeze.
         let report = self.report(which);
         let Some(running) = self.usable_mut(which) else { return Ok(Frozen::Idle) };
-        let frozen = running.judge(report.as_ref(), look)?;
-        self.save()?;
-        Ok(frozen)
+        let frozen = halted.and_then(|()| running.judge(report.as_ref(), look));
+        let kept = frozen.and_then(|frozen| self.save().map(|()| frozen));
+        if kept.is_err() {
+            // Nobody would come back to it.
+            self.thaw(which)?;
+        }
+        kept
     }
 
     /// The peers that a process is connected to, by its sockets.

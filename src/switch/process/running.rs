@@ -7,11 +7,13 @@ use crate::layout::Layout;
 use crate::name::InstanceName;
 use crate::os::process::{Identity, SignalNumber};
 use crate::os::{OsError, children, clock, proc_fs, process};
+use crate::store::StoreError;
 use crate::switch::process::{INSTANCE_VARIABLE, LEADER_VARIABLE, RELEASE_VARIABLE, ROOT_VARIABLE, TRIAL_VARIABLE};
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
 use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
@@ -58,14 +60,23 @@ impl Record {
         Self { release: Some(release), trial_of, origin, ..Self::foreign(leader, None) }
     }
 
-    /// Makes a record from the environment of a process, if it is a leader of this instance.
-    pub(super) fn self_declared(leader: Identity, layout: &Layout, instance: &InstanceName) -> Option<Self> {
+    /// Makes a record from the environment of a process, if it is a leader of this instance. Any user can run a program with such an environment:
+    /// `is_started_from` tells whether the process was started from the release.
+    pub(super) fn self_declared(
+        leader: Identity,
+        layout: &Layout,
+        instance: &InstanceName,
+        is_started_from: impl FnOnce(u32, &Release) -> bool,
+    ) -> Option<Self> {
         let variable = |name| proc_fs::environment_variable(leader.pid, name).ok().flatten();
         let is_leader = variable(LEADER_VARIABLE)? == leader.pid.to_string().as_str();
         let is_ours = variable(INSTANCE_VARIABLE)? == instance.as_str() && variable(ROOT_VARIABLE)? == *layout.root();
         let release = variable(RELEASE_VARIABLE)?.to_str()?.parse().ok()?;
+        if !(is_leader && is_ours && is_started_from(leader.pid, &release)) {
+            return None;
+        }
         let trial_of = variable(TRIAL_VARIABLE).and_then(|number| number.to_str()?.parse().ok());
-        (is_leader && is_ours).then(|| Self::new(leader, release, trial_of, Origin::Boot))
+        Some(Self::new(leader, release, trial_of, Origin::Boot))
     }
 
     /// The record of a process that sidle did not start.
@@ -125,6 +136,16 @@ pub enum Frozen {
 }
 
 impl Running {
+    /// A process of a release whose manifest cannot be read: it is kept, and nothing is known of its health and its jobs.
+    pub(super) fn unread(record: Record, instance: &InstanceName, error: &StoreError) -> Self {
+        let remedy = format!("`systemctl kill -s HUP --kill-who=main sidle@{instance}`");
+        let agent = Err(AgentError::new(format!("{error}; once that is put right, renew the supervisor: {remedy}")));
+        let kind: AgentKind = "unknown".parse().expect("it is a name");
+        let settings = AgentSettings::new(Path::new(""));
+        let registry: Registry = |_| Err(AgentError::new("the manifest of its release cannot be read"));
+        Self { record, child: None, agent, settings, kind, guarded: false, registry, ended: false }
+    }
+
     pub(in crate::switch) fn leads(&self) -> bool {
         self.record.leader.is_alive().unwrap_or(true)
     }

@@ -253,6 +253,12 @@ def run_for_ever():
     process(SIDLE, "--root", ROOT, "run", PACKAGE)
 
 
+def forged_agent():
+    """A process that says of itself, as an agent does, that it is the instance's."""
+    environment = {"SIDLE_INSTANCE": PACKAGE, "SIDLE_ROOT": ROOT, "SIDLE_RELEASE": RUNNING}
+    process("/bin/sh", "-c", "SIDLE_LEADER=$$ exec sleep 100000", environment=environment)
+
+
 def forged_lock_in_tmp():
     for name in ("sidle", "sidle.lock", f"sidle-{PACKAGE}"):
         os.mkdir(f"/tmp/{name}.{os.getpid()}")
@@ -312,6 +318,7 @@ ACTS = {
     "a title like the supervisor's": sleeper(f"sidle supervise {PACKAGE}"),
     "a title like a job's": sleeper("ProcessPayload(jid=20260101000000000000)"),
     "a long title": sleeper("x" * 100000),
+    "an agent of his own": forged_agent,
     "stand in a release": sleeper("sleep", directory=below(f"opt/sidle/{PACKAGE}/versions/{RUNNING}")),
     "stand in the instance": sleeper("sleep", directory=below(instance)),
     "a crowd": crowd,

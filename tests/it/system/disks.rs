@@ -2,6 +2,7 @@
 //! everything as it was; what only reads goes on, and the agent runs. And a file system that lets files share their blocks.
 
 use crate::plain::rebuild::{BIG_BYTES, Pair};
+use crate::support::eventually;
 use crate::support::inside::Inside;
 use crate::support::mounts::Mounted;
 use crate::support::stage::{Author, DEMO, Host, text};
@@ -22,6 +23,11 @@ struct OnDisk {
 
 impl OnDisk {
     fn new(disk: Mounted) -> Self {
+        Self::with(disk, |_| ())
+    }
+
+    /// `last`: what is done on the host before it comes to the disk, with a supervisor.
+    fn with(disk: Mounted, last: impl FnOnce(&Host)) -> Self {
         let author = Author::new();
         let bundles = ["1.0", "1.1"].map(|version| author.release(version, "good"));
         let newest = author.release("1.2", "good");
@@ -31,6 +37,7 @@ impl OnDisk {
         }
         let supervisor = host.supervise();
         host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+        last(&host);
         assert_eq!(supervisor.end(), Some(0));
         // What the system keeps in memory is no part of the disk.
         fs::remove_dir_all(host.path("run")).unwrap();
@@ -112,6 +119,27 @@ impl OnDisk {
         fs::remove_file(&filler).unwrap();
     }
 
+    /// Runs a supervisor as the kernel leaves a host after an error of the disk: what lies in memory can be written. Its log at the end.
+    fn runs_in_memory(&self, check: impl FnOnce(&Host)) -> String {
+        let (run, state) = (self.host.path("run"), self.host.path("etc/demo-agent/state"));
+        let _memory = [Mounted::tmpfs_at(&run, "size=8m"), Mounted::tmpfs_at(&state, "size=8m")];
+        let log = self.host.path("run/log");
+        let mut supervisor = Command::new(crate::support::stage::SIDLE)
+            .args(["--root", text(&self.host.root()), "supervise", DEMO])
+            .stdout(fs::File::create(&log).unwrap())
+            .stderr(fs::File::options().append(true).open(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| check(&self.host)));
+        let told = fs::read_to_string(&log).unwrap();
+        println!("{told}");
+        let identity = sidle::os::process::Identity::of(supervisor.id()).unwrap().unwrap();
+        assert!(identity.signal(sidle::os::process::SignalNumber::TERM).unwrap());
+        supervisor.wait().unwrap();
+        checked.unwrap();
+        told
+    }
+
     /// With the obstacle gone, everything works.
     fn works(&self) {
         self.host.install(&self.newest).ok();
@@ -125,9 +153,8 @@ impl OnDisk {
 #[test]
 fn on_a_read_only_disk_changes_are_refused_and_the_agent_runs() {
     let on_disk = OnDisk::new(Mounted::ext4(64, 8192));
-    let (host, run) = (&on_disk.host, on_disk.host.path("run"));
-    let state = host.path("etc/demo-agent/state");
-    fs::create_dir_all(&state).unwrap();
+    let host = &on_disk.host;
+    fs::create_dir_all(host.path("etc/demo-agent/state")).unwrap();
     on_disk.disk.make_read_only();
     on_disk.refuses(&["Read-only file system"]);
     for removes in [&["remove", DEMO, "1.1-1"][..], &["collect", DEMO, "--keep", "0"]] {
@@ -138,24 +165,39 @@ fn on_a_read_only_disk_changes_are_refused_and_the_agent_runs() {
         let ran = host.sidle(reads);
         assert!(matches!(ran.code, Some(0 | 3)), "{reads:?}: {ran:?}");
     }
-    // As the kernel does it after an error of the disk: what lies in memory can be written.
-    {
-        let _memory = [Mounted::tmpfs_at(&run, "size=8m"), Mounted::tmpfs_at(&state, "size=8m")];
-        let log = host.path("run/log");
-        let mut supervisor = Command::new(crate::support::stage::SIDLE)
-            .args(["--root", text(&host.root()), "supervise", DEMO])
-            .stdout(fs::File::create(&log).unwrap())
-            .stderr(fs::File::options().append(true).open(&log).unwrap())
-            .spawn()
-            .unwrap();
-        let answered = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| host.answering("read-only")));
-        println!("{}", fs::read_to_string(&log).unwrap());
-        let identity = sidle::os::process::Identity::of(supervisor.id()).unwrap().unwrap();
-        assert!(identity.signal(sidle::os::process::SignalNumber::TERM).unwrap());
-        supervisor.wait().unwrap();
-        assert_eq!(answered.unwrap(), "1.0");
-    }
+    on_disk.runs_in_memory(|host| assert_eq!(host.answering("read-only"), "1.0"));
     on_disk.disk.make_writable();
+    on_disk.works();
+}
+
+/// The supervisor ended at its start, again and again: it could not write into its journal that the host was booted.
+#[test]
+fn after_a_boot_on_a_read_only_disk_a_switch_that_waits_keeps_no_agent_from_running() {
+    let on_disk = OnDisk::with(Mounted::ext4(64, 8192), |host| {
+        host.sidle(&["switch", DEMO, "1.1-1", "--splay", "9h", "--no-wait"]);
+        assert_eq!(host.status()["switch"]["phase"], "scheduled", "{}", host.status());
+    });
+    let host = &on_disk.host;
+    fs::create_dir_all(host.path("etc/demo-agent/state")).unwrap();
+    let journal = host.path("var/lib/sidle/instances/demo-agent/journal");
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let before = fs::read_to_string(&journal).unwrap();
+    let earlier = before.replace(boot.trim(), "11111111-1111-1111-1111-111111111111");
+    assert_ne!(earlier, before);
+    fs::write(&journal, earlier).unwrap();
+    on_disk.disk.make_read_only();
+    on_disk.runs_in_memory(|host| {
+        assert_eq!(host.answering("read-only"), "1.0");
+        let refused = host.sidle(&["cancel", DEMO]);
+        assert!(refused.code == Some(1) && refused.stderr.contains("Read-only file system"), "{refused:?}");
+        assert!(host.status().to_string().contains("Read-only file system"), "{}", host.status());
+        on_disk.disk.make_writable();
+        eventually(20, "the journal is taken up", || {
+            let ran = host.sidle(&["cancel", DEMO]);
+            if ran.code == Some(0) { Ok(()) } else { Err(format!("{ran:?}")) }
+        });
+        assert_eq!(host.answering("writable"), "1.0");
+    });
     on_disk.works();
 }
 
