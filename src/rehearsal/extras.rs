@@ -109,6 +109,6 @@ pub trait Builder: Sync {
     /// Judges the result: notes, or why the rebuilt extras must not be used.
     fn built(&self, vanishing: &Vanishing, built: &Performance) -> Result<Vec<String>, String>;
 
-    /// What a person can do after a failed rebuild.
-    fn remedy(&self, wheels: Option<&Path>) -> String;
+    /// What a person can do after a failed rebuild of `vanishing`.
+    fn remedy(&self, vanishing: &Vanishing, wheels: Option<&Path>) -> String;
 }

@@ -158,7 +158,7 @@ impl Then {
     fn not_rebuilt(&self, mut found: Rehearsal, reason: &str) -> Rehearsal {
         // Without a builder the findings of the agent itself are the refusal.
         if let (Some(vanishing), Some(builder)) = (&found.vanishing, self.rehearser.builder()) {
-            let remedy = builder.remedy(self.extras.workshop.wheels.as_deref());
+            let remedy = builder.remedy(vanishing, self.extras.workshop.wheels.as_deref());
             let (act, _) = self.mending(&found).unwrap_or(Mending::Rebuild).words();
             found.extras = vec![format!("cannot {act} {}: {reason}; {remedy}", names(vanishing))];
         }

@@ -229,7 +229,7 @@ mod tests {
             built.failure.clone().map_or(Ok(Vec::new()), Err)
         }
 
-        fn remedy(&self, _wheels: Option<&Path>) -> String {
+        fn remedy(&self, _vanishing: &Vanishing, _wheels: Option<&Path>) -> String {
             String::new()
         }
     }
