@@ -90,6 +90,8 @@ pub struct Building {
     pub into: PathBuf,
     /// Ends of names that mark a package as complete: these entries are moved last.
     pub seals: &'static [&'static str],
+    /// The file in such an entry that lists the files of the package: CSV whose first column is a path relative to the directory.
+    pub record: &'static str,
     /// Whether a new final directory gets the owner of the former one, who may add packages.
     pub keeps_owner: bool,
 }

@@ -17,6 +17,8 @@ const DIRECTORY_VARIABLE: &str = "SALT_EXTRAS_DIR";
 const BUILT_NAME: &str = "built";
 /// pip writes them as the last of a package, and finds the package by them.
 const SEALS: &[&str] = &[".dist-info", ".egg-info"];
+/// The list of a package's files in its `.dist-info` (the specification "Recording installed projects").
+const RECORD: &str = "RECORD";
 
 /// What to do about a directory that two Pythons use.
 const SHARED_REMEDY: &str = "no longer set SALT_EXTRAS_DIR, so that each Python has a directory of its own, or go ahead with \
@@ -184,7 +186,7 @@ impl Builder for SaltRehearser {
         };
         if vanishing.fits {
             let program = copying(tree, vanishing, &built, keeper);
-            return Ok(Building { program, built, into, seals: SEALS, keeps_owner: !is_run_by_us });
+            return Ok(Building { program, built, into, seals: SEALS, record: RECORD, keeps_owner: !is_run_by_us });
         }
         let mut program = Program::new("/bin/sh").argument("-c").argument(SCRIPT).argument("sh");
         program = program.argument(tree).argument(&into).argument(&built);
@@ -204,7 +206,7 @@ impl Builder for SaltRehearser {
         program.environment.clone_from(environment);
         // The release is never written to; what pip unpacks goes with the rest.
         program = program.variable("PYTHONDONTWRITEBYTECODE", "1").variable("TMPDIR", work);
-        Ok(Building { program, built, into, seals: SEALS, keeps_owner: true })
+        Ok(Building { program, built, into, seals: SEALS, record: RECORD, keeps_owner: true })
     }
 
     fn built(&self, vanishing: &Vanishing, built: &Performance) -> Result<Vec<String>, String> {

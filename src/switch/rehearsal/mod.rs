@@ -2,6 +2,7 @@
 
 pub mod performance;
 pub mod preparing;
+mod placing;
 pub mod rebuild;
 pub mod room;
 mod workplace;
