@@ -40,8 +40,11 @@ impl<'a> Work<'a> {
             Ok(None) => {
                 let by = lock::by(file.holder().as_ref());
                 let place = parent.path().display();
-                return Err(Report::of(Class::Locked, format!("cannot pack {release}: another command does so in {place}{by}"))
-                    .hint("wait for its end, or name another directory with --output"));
+                return Err(Report::of(
+                    Class::Locked,
+                    format!("cannot pack {release}: another command does so in {place}{by}"),
+                )
+                .hint("wait for its end, or name another directory with --output"));
             }
             Err(error) if error.kind() == io::ErrorKind::Unsupported => None,
             Err(error) => return Err(error.into()),

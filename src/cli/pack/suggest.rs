@@ -199,7 +199,8 @@ mod tests {
             requested,
             provides: std::collections::BTreeMap::new(),
         };
-        let own = [extra("saltext-zabbix", "1.0.0", true), extra("saltext-vault", "1.7.0", true), extra("six", "1", false)];
+        let own =
+            [extra("saltext-zabbix", "1.0.0", true), extra("saltext-vault", "1.7.0", true), extra("six", "1", false)];
         let mut found =
             Suggestion { extras: BTreeSet::from(["saltext.vault==1.8.0".to_owned()]), ..Suggestion::default() };
         found.keep_own(&own);

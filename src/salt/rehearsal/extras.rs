@@ -345,7 +345,11 @@ mod tests {
         assert!(super::lost(&report("3.10.14"), &former).is_empty());
         let unseen = super::lost(&trial, &former);
         let text = &told(&trial, &unseen)[0];
-        assert!(text.starts_with("1 package in /srv/extras, which both releases use, may not work with Python 3.11.7: a 1; "));
+        assert!(
+            text.starts_with(
+                "1 package in /srv/extras, which both releases use, may not work with Python 3.11.7: a 1; "
+            )
+        );
         let vanishing = vanishing(&unseen, &trial, &former).unwrap();
         assert_eq!((vanishing.into.as_deref(), vanishing.fits), (Some(Path::new("/srv/extras")), false));
         let remedy = SALT.remedy(&vanishing, None);

@@ -245,7 +245,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let new = root.path().join("new");
         let record = "a/old.py,sha256=x,1\na/part/x,,\n\"a/od,d.py\",,\na/other/deep/z.py,,\nlink/kept,,\n../kept,,\n/kept,,\nA-0.9.info/R,,\nA-0.9.info/M,,\n";
-        for path in ["a/old.py", "a/part/x", "a/od,d.py", "a/other/deep/z.py", "a/own", "../kept", "../elsewhere/kept"] {
+        for path in ["a/old.py", "a/part/x", "a/od,d.py", "a/other/deep/z.py", "a/own", "../kept", "../elsewhere/kept"]
+        {
             let path = new.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "old").unwrap();
