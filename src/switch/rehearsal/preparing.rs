@@ -34,7 +34,7 @@ struct Then {
 
 enum Stage {
     First(Rehearsing),
-    Rebuilding(Rebuilding, Rehearsal),
+    Rebuilding(Box<Rebuilding>, Rehearsal),
     Second(Rehearsing, Vec<String>),
 }
 
@@ -89,7 +89,7 @@ impl Preparing {
                 }
                 match then.rebuilding(&found, now) {
                     Ok(rebuilding) => {
-                        self.stage = Stage::Rebuilding(rebuilding, found);
+                        self.stage = Stage::Rebuilding(Box::new(rebuilding), found);
                         None
                     }
                     Err(reason) => Some(Ok(then.not_rebuilt(found, &reason))),
