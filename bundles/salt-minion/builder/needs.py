@@ -4,7 +4,7 @@ import json
 
 from .process import Refusal, failed
 
-# Arguments: the directory of the packages, then the names of those to check. Prints [package, version, need, version that is there or null].
+# Arguments: the directory of the packages, then the names of those to check. Prints [package, version, need, what is there or null].
 # `packaging` is the copy that pip brings; markers count for the Python that runs this.
 UNMET = """\
 import sys
@@ -39,7 +39,8 @@ while left:
         except InvalidVersion:
             is_met = True
         if not is_met:
-            unmet.append([name, there[name].version, need.name + str(need.specifier), version])
+            own = f"{there[target].metadata['Name']} {version}" if version else None
+            unmet.append([name, there[name].version, need.name + str(need.specifier), own])
         # Salt's own extras are what a release is built with.
         left += [(target, canonicalize_name(each)) for each in need.extras if target != "salt"]
 print(json.dumps(sorted(unmet, key=str)))

@@ -227,7 +227,7 @@ class TestNeeds(unittest.TestCase):
         self.check(["six>=1", "gone; python_version < '3'", "other; extra == 'tests'"], six=["1.16.0"])
         socks = ["2", "Provides-Extra: socks", "Requires-Dist: pysocks>=1.5; extra == 'socks'", "Requires-Dist: never"]
         self.check(["requests[socks]"], requests=socks, pysocks=["1.7"])
-        for need, reason in [("six>=2", "the extra added 1: it needs six>=2, and the release has 1.16.0"), ("gone", "the release does not have it")]:
+        for need, reason in [("six>=2", "the extra added 1: it needs six>=2, and the release has six 1.16.0"), ("gone", "the release does not have it")]:
             with self.assertRaisesRegex(Refusal, reason):
                 self.check([need], six=["1.16.0"])
         with self.assertRaisesRegex(Refusal, "requests 2: it needs pysocks>=1.5, and the release does not have it"):
