@@ -90,6 +90,8 @@ pub struct Building {
     pub into: PathBuf,
     /// Ends of names that mark a package as complete: these entries are moved last.
     pub seals: &'static [&'static str],
+    /// The file in such an entry that lists the files of the package: CSV whose first column is a path relative to the directory.
+    pub record: &'static str,
     /// Whether a new final directory gets the owner of the former one, who may add packages.
     pub keeps_owner: bool,
 }
@@ -109,6 +111,6 @@ pub trait Builder: Sync {
     /// Judges the result: notes, or why the rebuilt extras must not be used.
     fn built(&self, vanishing: &Vanishing, built: &Performance) -> Result<Vec<String>, String>;
 
-    /// What a person can do after a failed rebuild.
-    fn remedy(&self, wheels: Option<&Path>) -> String;
+    /// What a person can do after a failed rebuild of `vanishing`.
+    fn remedy(&self, vanishing: &Vanishing, wheels: Option<&Path>) -> String;
 }

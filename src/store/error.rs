@@ -121,10 +121,10 @@ impl StoreError {
 
 /// An entry of a tree that differs from the signed manifest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{path} {defect}")]
+#[error("{} {defect}", path.display())]
 pub struct Problem {
-    /// Path relative to the tree.
-    pub path: String,
+    /// Path relative to the tree; that of a foreign entry need not be text.
+    pub path: PathBuf,
     /// The difference.
     pub defect: Defect,
 }

@@ -9,7 +9,7 @@ use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The name of the record of damage, beside the receipts.
 pub const INCIDENTS_NAME: &str = "incidents";
@@ -30,6 +30,8 @@ pub struct Repaired {
     pub mended: Vec<String>,
     /// Paths that were set aside, and their new places.
     pub aside: Vec<(String, PathBuf)>,
+    /// Paths that could not be set aside, and why: they, and what belongs below them, stay as they are.
+    pub stuck: Vec<(PathBuf, String)>,
     /// The problems after the repair.
     pub left: Vec<Problem>,
     /// Why frames could not be fetched.
@@ -37,6 +39,16 @@ pub struct Repaired {
 }
 
 impl Repaired {
+    /// Whether an entry is one that could not be set aside, or belongs below it.
+    pub(super) fn is_stuck(&self, path: &Path) -> bool {
+        self.stuck.iter().any(|(stuck, _)| path.starts_with(stuck))
+    }
+
+    /// For people: why entries could not be set aside.
+    pub fn stuck_words(&self) -> impl Iterator<Item = String> {
+        self.stuck.iter().map(|(path, reason)| format!("{} cannot be set aside: {reason}", path.display()))
+    }
+
     /// Whether anything changed.
     pub fn changed(&self) -> bool {
         !self.mended.is_empty() || !self.aside.is_empty()

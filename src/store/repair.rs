@@ -19,15 +19,23 @@ use crate::os::dir::{Dir, FileKind};
 use crate::os::{OsError, host};
 use crate::version::Release;
 use std::collections::HashMap;
-use std::path::Path;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 /// The directory beside `versions` for foreign entries of trees.
 pub(super) const ASIDE: &str = "aside";
 /// Most entries set aside of one release. Stops a loop that fills a disk with names.
 const ASIDE_MAXIMUM: usize = 10_000;
+/// Longest part of a name that an entry keeps aside: file systems take 255 bytes, with the number before it.
+const NAME_BYTES_MAXIMUM: usize = 240;
 
 /// The first free name for an entry that is set aside in `directory`.
 pub(super) fn free_aside(name: &str, directory: &Path, is_free: impl Fn(&str) -> Result<bool>) -> Result<String> {
+    let mut end = name.len().min(NAME_BYTES_MAXIMUM);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    let name = &name[..end];
     for number in 1..=ASIDE_MAXIMUM {
         let free = format!("{number}-{name}");
         if is_free(&free)? {
@@ -104,8 +112,10 @@ impl Store {
         repaired.left = repaired.found.clone();
         // Directories first: entries below a missing or closed directory cannot be checked.
         bench.mend_directories(&repaired.left.clone(), repaired)?;
-        let broken = self.check(release, depth)?;
+        let mut broken = self.check(release, depth)?;
         bench.set_aside(&broken, repaired)?;
+        // One entry that cannot be moved keeps nothing else from being mended.
+        broken.retain(|problem| !repaired.is_stuck(&problem.path));
         let mended = bench.mend_files(&broken, payload, repaired);
         bench.mend_links(&broken, repaired)?;
         self.empty_staging(lock)?;
@@ -116,7 +126,7 @@ impl Store {
         repaired.mended.sort();
         repaired.mended.dedup();
         let left = &repaired.left;
-        repaired.mended.retain(|path| left.iter().all(|problem| problem.path != *path));
+        repaired.mended.retain(|path| left.iter().all(|problem| problem.path != Path::new(path)));
         Ok(())
     }
 }
@@ -142,27 +152,34 @@ impl<'a> Bench<'a> {
 
     /// The broken entries, in the manifest's order.
     fn entries(&self, problems: &[Problem]) -> Vec<usize> {
-        let mut entries: Vec<usize> =
-            problems.iter().filter_map(|problem| self.entries.get(problem.path.as_str()).copied()).collect();
+        let number = |problem: &Problem| self.entries.get(problem.path.to_str()?).copied();
+        let mut entries: Vec<usize> = problems.iter().filter_map(number).collect();
         entries.sort_unstable();
         entries
     }
 
     /// The open directory of an entry, and its name there.
-    fn place(&self, path: &'a str) -> Result<(Dir, &'a str)> {
-        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
-        Ok((self.tree.beneath(Path::new(parent))?, name))
+    fn place<'p>(&self, path: &'p Path) -> Result<(Dir, &'p OsStr)> {
+        let parent = path.parent().unwrap_or(Path::new(""));
+        Ok((self.tree.beneath(parent)?, path.file_name().unwrap_or_default()))
     }
 
     fn mend_directories(&self, problems: &[Problem], repaired: &mut Repaired) -> Result<()> {
         for index in self.entries(problems) {
             let entry = &self.manifest.entries[index];
             let EntryKind::Directory { mode } = entry.kind else { continue };
-            let (parent, name) = self.place(entry.path.as_str())?;
+            let path = entry.path.as_path();
+            if repaired.is_stuck(path) {
+                continue;
+            }
+            let (parent, name) = self.place(path)?;
             match parent.stat(name)?.map(|stat| stat.kind) {
                 Some(FileKind::Directory) => parent.set_mode(name, mode)?,
                 Some(FileKind::File | FileKind::Symlink | FileKind::Other) => {
-                    self.aside(entry.path.as_str(), repaired)?;
+                    self.aside(path, repaired);
+                    if repaired.is_stuck(path) {
+                        continue;
+                    }
                     parent.make_dir(name, mode)?;
                 }
                 None => parent.make_dir(name, mode)?,
@@ -176,32 +193,44 @@ impl<'a> Bench<'a> {
     }
 
     /// Moves away unsigned entries, and directories in the place of files or links.
-    fn set_aside(&self, problems: &'a [Problem], repaired: &mut Repaired) -> Result<()> {
+    fn set_aside(&self, problems: &[Problem], repaired: &mut Repaired) -> Result<()> {
         for problem in problems {
-            let (parent, name) = self.place(&problem.path)?;
+            if repaired.is_stuck(&problem.path) {
+                continue;
+            }
             let in_the_way = match problem.defect {
                 Defect::Foreign | Defect::Stray => true,
-                Defect::Kind => parent.stat(name)?.is_some_and(|stat| stat.kind == FileKind::Directory),
+                Defect::Kind => {
+                    let (parent, name) = self.place(&problem.path)?;
+                    parent.stat(name)?.is_some_and(|stat| stat.kind == FileKind::Directory)
+                }
                 Defect::Missing | Defect::Mode(_) | Defect::Owner(..) | Defect::Content | Defect::Unreadable(_) => {
                     false
                 }
             };
             if in_the_way {
-                self.aside(&problem.path, repaired)?;
+                self.aside(&problem.path, repaired);
             }
         }
         Ok(())
     }
 
-    fn aside(&self, path: &str, repaired: &mut Repaired) -> Result<()> {
-        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let parent = self.tree.beneath(Path::new(parent))?;
+    /// Moves an entry away, or notes why that is impossible.
+    fn aside(&self, path: &Path, repaired: &mut Repaired) {
+        match self.move_aside(path) {
+            Ok(place) => repaired.aside.push((path.to_string_lossy().into_owned(), place)),
+            Err(error) => repaired.stuck.push((path.to_owned(), error.to_string())),
+        }
+    }
+
+    fn move_aside(&self, path: &Path) -> Result<PathBuf> {
+        let (parent, name) = self.place(path)?;
         let aside = self.package.child_or_create(ASIDE, 0o700)?.child_or_create(self.release.to_string(), 0o700)?;
-        let free = free_aside(name, aside.path(), |free| Ok(aside.stat(free)?.is_none()))?;
+        // Aside, its name is text: reports have it.
+        let free = free_aside(&name.to_string_lossy(), aside.path(), |free| Ok(aside.stat(free)?.is_none()))?;
         parent.rename_exclusive(name, &aside, &free)?;
         crash_point!("repair.aside");
-        repaired.aside.push((path.to_owned(), aside.path().join(free)));
-        Ok(())
+        Ok(aside.path().join(free))
     }
 
     /// Makes broken files anew in staging, then moves each into place.
@@ -247,13 +276,12 @@ impl<'a> Bench<'a> {
         // A file that is renamed into a used tree must not be empty after a power cut.
         from.sync_filesystem()?;
         for index in files {
-            let path = self.manifest.entries[*index].path.as_str();
+            let path = self.manifest.entries[*index].path.as_path();
             let (parent, name) = self.place(path)?;
-            let (directory, _) = path.rsplit_once('/').unwrap_or(("", path));
-            from.beneath(Path::new(directory))?.rename(name, &parent, name)?;
+            from.beneath(path.parent().unwrap_or(Path::new("")))?.rename(name, &parent, name)?;
             self.own(&parent, name)?;
             crash_point!("repair.file");
-            repaired.mended.push(path.to_owned());
+            repaired.mended.push(self.manifest.entries[*index].path.to_string());
         }
         Ok(())
     }
@@ -262,7 +290,7 @@ impl<'a> Bench<'a> {
         for index in self.entries(problems) {
             let entry = &self.manifest.entries[index];
             let EntryKind::Link { target } = &entry.kind else { continue };
-            let (parent, name) = self.place(entry.path.as_str())?;
+            let (parent, name) = self.place(entry.path.as_path())?;
             parent.replace_symlink(Path::new(target), name)?;
             self.label(&self.tree, &[index])?;
             crash_point!("repair.link");
@@ -278,7 +306,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Gives an entry to the owner of the package's directory.
-    fn own(&self, parent: &Dir, name: &str) -> Result<()> {
+    fn own(&self, parent: &Dir, name: &OsStr) -> Result<()> {
         let owner = self.package.stat_self()?;
         Ok(parent.set_owner_of(name, owner.uid, owner.gid)?)
     }

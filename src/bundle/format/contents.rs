@@ -132,7 +132,7 @@ pub struct Offer {
     /// Functions of each module, by the name of its file.
     #[serde(deserialize_with = "wire::unique_map")]
     pub modules: Named,
-    /// What modules call themselves, where that is not their file's name: several may be one on different hosts.
+    /// All names by which a module is called, where that is not its file's name alone: several files may have one name on different hosts.
     #[serde(default, deserialize_with = "wire::unique_map", skip_serializing_if = "BTreeMap::is_empty")]
     pub names: Named,
 }
@@ -245,15 +245,15 @@ mod tests {
     use super::*;
 
     const DESCRIBED: &str = r#"{"schema":1,"extras":[],"kept":[],"sbom":null,"broken":[],"offers":{"module":{
-        "modules":{"aptpkg":["install","hold"],"yumpkg":["install"],"test":["ping"]},
-        "names":{"aptpkg":["pkg"],"yumpkg":["pkg"]}}}}"#;
+        "modules":{"aptpkg":["install","hold"],"yumpkg":["install"],"test":["ping"],"docker":["ps"]},
+        "names":{"aptpkg":["pkg"],"yumpkg":["pkg"],"docker":["docker","dock"]}}}}"#;
 
     #[test]
     fn functions_are_listed_under_the_names_by_which_they_are_called() {
         let contents = Contents::parse(DESCRIBED.as_bytes()).unwrap();
         let functions = contents.offers.functions();
         let names: Vec<&&str> = functions["module"].keys().collect();
-        assert_eq!(names, [&"pkg", &"test"]);
+        assert_eq!(names, [&"dock", &"docker", &"pkg", &"test"]);
         assert_eq!(functions["module"]["pkg"].iter().copied().collect::<Vec<_>>(), ["hold", "install"]);
         let later = DESCRIBED.replacen("\"schema\":1", "\"schema\":2", 1);
         assert!(Contents::parse(later.as_bytes()).unwrap_err().to_string().contains("schema 2"));

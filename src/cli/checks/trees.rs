@@ -32,7 +32,7 @@ impl Trees {
         let mut trees = Vec::new();
         for release in releases {
             let problems = store.check(release, Depth::Quick).unwrap_or_else(|error| {
-                vec![Problem { path: "its tree".to_owned(), defect: Defect::Unreadable(error.to_string()) }]
+                vec![Problem { path: "its tree".into(), defect: Defect::Unreadable(error.to_string()) }]
             });
             trees.push(Tree { release: release.clone(), problems, scrubbed: store.scrubbed(release).ok().flatten() });
         }

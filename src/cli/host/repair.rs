@@ -21,7 +21,7 @@ use crate::store::repair_dry_run::ExpectedRepair;
 use crate::version::Release;
 use clap::Args;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// `sidle repair PACKAGE [RELEASE]`
 #[derive(Debug, Args)]
@@ -152,12 +152,12 @@ fn dry_run(
     } else if means.offline || !is_named(context, &means.fetch)? {
         return Ok(repaired);
     }
-    repaired.mended.extend(repaired.left.drain(..).map(|problem| problem.path));
+    repaired.mended.extend(repaired.left.drain(..).map(|problem| problem.path.to_string_lossy().into_owned()));
     Ok(repaired)
 }
 
 fn broken_files(manifest: &Manifest, repaired: &Repaired) -> Vec<usize> {
-    let is_left = |path: &str| repaired.left.iter().any(|problem| problem.path == path);
+    let is_left = |path: &str| repaired.left.iter().any(|problem| problem.path == Path::new(path));
     let entries = manifest.entries.iter().enumerate();
     entries.filter(|(_, entry)| is_left(entry.path.as_str())).map(|(index, _)| index).collect()
 }
@@ -181,6 +181,9 @@ pub(super) fn tell(facts: &mut Facts, name: &str, repaired: &Repaired, effect: E
     for problem in &repaired.left {
         facts.add("", problem);
     }
+    for words in repaired.stuck_words() {
+        facts.add("", words);
+    }
     if let Some(report) = repaired.unreachable.as_ref().filter(|_| !sound) {
         facts.add("", report);
         facts.add("", "name a bundle file that holds the release with --from FILE, or the repository in the settings");
@@ -188,7 +191,8 @@ pub(super) fn tell(facts: &mut Facts, name: &str, repaired: &Repaired, effect: E
 }
 
 pub(super) fn value(release: &Release, repaired: &Repaired) -> Value {
-    let left: Vec<String> = repaired.left.iter().map(ToString::to_string).collect();
+    let mut left: Vec<String> = repaired.left.iter().map(ToString::to_string).collect();
+    left.extend(repaired.stuck_words());
     let aside: Vec<Value> = repaired.aside.iter().map(|(path, place)| json!({"path": path, "place": place})).collect();
     json!({"release": release, "sound": left.is_empty(), "mended": repaired.mended, "aside": aside, "problems": left})
 }

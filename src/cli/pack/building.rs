@@ -7,8 +7,10 @@ use crate::cli::{Context, input, usage};
 use crate::failure::{Class, Report};
 use crate::os::dir::Dir;
 use crate::os::environment::{Need, Passed};
+use crate::os::lock::{self, Lock, LockFile};
 use crate::os::process::{Directory, Program};
 use crate::os::{environment, file};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Where a build's tree lies in the output directory while it is packed.
@@ -18,28 +20,54 @@ const LOCK: &str = "lock";
 /// Largest lock read: ten thousand packages.
 const LOCK_BYTES_MAXIMUM: u64 = 2 << 20;
 
-/// The temporary directory. The next pack of the same release replaces the leftover of a crash.
+/// The temporary directory, and the lock on its name. The next pack of the same release replaces the leftover of a crash.
 pub(super) struct Work<'a> {
     parent: &'a Dir,
     name: String,
+    /// None: the file system cannot lock.
+    lock: Option<Lock>,
     /// The directory itself.
     pub(super) directory: Dir,
 }
 
 impl<'a> Work<'a> {
-    /// Makes it anew.
-    pub(super) fn new(parent: &'a Dir, name: String) -> Result<Self, Report> {
+    /// Makes the directory of the release `release` anew, unless another command works in it.
+    pub(super) fn new(parent: &'a Dir, release: &str) -> Result<Self, Report> {
+        let name = format!(".{release}.packing");
+        let file = LockFile::new(parent, lock_name(&name));
+        let lock = match file.try_exclusive() {
+            Ok(Some(lock)) => Some(lock),
+            Ok(None) => {
+                let by = lock::by(file.holder().as_ref());
+                let place = parent.path().display();
+                return Err(Report::of(
+                    Class::Locked,
+                    format!("cannot pack {release}: another command does so in {place}{by}"),
+                )
+                .hint("wait for its end, or name another directory with --output"));
+            }
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => None,
+            Err(error) => return Err(error.into()),
+        };
         parent.remove_tree(&name)?;
         parent.make_dir(&name, 0o700)?;
         let directory = parent.child(&name)?;
-        Ok(Self { parent, name, directory })
+        Ok(Self { parent, name, lock, directory })
     }
+}
+
+fn lock_name(work: &str) -> String {
+    format!("{work}.lock")
 }
 
 impl Drop for Work<'_> {
     fn drop(&mut self) {
         // A build may leave directories that nobody may write to; what stays is named when the next pack can't remove it.
         let _ = self.parent.remove_tree(&self.name);
+        // While it is held: who opened it meanwhile sees that it is gone, and makes another.
+        if self.lock.is_some() {
+            let _ = self.parent.remove_file(lock_name(&self.name));
+        }
     }
 }
 
@@ -90,16 +118,21 @@ fn on_base(
             let hint = "write `command = [\"./build-tree\"]` below [build]: the build's command adds them";
             return Err(usage("cannot add anything to the release: the recipe has no command that builds", hint));
         };
-        let mut build = building(arguments, plan, command, tree.path())?.variable("SIDLE_STEP", "layer");
-        if let Some(floor) = base.manifest.libc_floor {
-            build = build.variable("SIDLE_GLIBC", floor.to_string());
-        }
-        let build = layered(build, context, arguments, (plan, work))?;
+        let build = building(arguments, plan, command, tree.path())?.variable("SIDLE_STEP", "layer");
+        let build = layered(with_floor(build, Some(&base)), context, arguments, (plan, work))?;
         run(context, plan, command, &build)?;
     }
     // What the base has stays in the frames that it is in, which know of the releases before it; all else is new, even if an older release had it.
     plan.previous = vec![base.manifest];
     Ok(tree)
+}
+
+/// The build, told of the C library that the base starts on: extras must, too.
+fn with_floor(build: Program, base: Option<&Base>) -> Program {
+    match base.and_then(|base| base.manifest.libc_floor) {
+        Some(floor) => build.variable("SIDLE_GLIBC", floor.to_string()),
+        None => build,
+    }
 }
 
 /// The build, told of the recipe's extras and of the modules to keep.
@@ -119,7 +152,7 @@ fn layered(
     Ok(build)
 }
 
-/// Writes the lock of the recipe's extras beside the recipe.
+/// Writes the lock of the recipe's extras beside the recipe: what pip takes beside a new tree, the named one, or that of the base.
 pub(super) fn lock(
     context: &Context,
     arguments: &PackArguments,
@@ -130,15 +163,19 @@ pub(super) fn lock(
         let hint = "write `command = [\"./build-tree\"]` below [build]: the build's command asks pip";
         return Err(usage("cannot write a lock: the recipe has no command that builds the tree", hint));
     };
-    let tree = match &arguments.tree {
-        Some(_) => named_tree(arguments, plan)?,
-        None => work.directory.child_or_create(BUILD_TREE, 0o755)?,
+    let base = arguments.base.as_ref().map(|file| Base::unpack(context, arguments, plan, (file, &work.directory)));
+    let base = base.transpose()?;
+    let tree = match (&base, &arguments.tree) {
+        (Some(base), _) => Dir::open(&base.tree)?,
+        (None, Some(_)) => named_tree(arguments, plan)?,
+        (None, None) => work.directory.child_or_create(BUILD_TREE, 0o755)?,
     };
     let written = file::canonical(work.directory.path())?.join(LOCK);
     let build = building(arguments, plan, command, tree.path())?
         .variable("SIDLE_STEP", "lock")
         .variable("SIDLE_EXTRAS", plan.recipe.extras.join(" "))
         .variable("SIDLE_LOCK", &written);
+    let build = with_floor(build, base.as_ref());
     run(context, plan, command, &build)?;
     let text = input::read(&written, LOCK_BYTES_MAXIMUM, "the lock that the build's command writes")?;
     let lock = lock_of(plan);
@@ -188,4 +225,29 @@ fn run(context: &Context, plan: &PackPlan, command: &[String], build: &Program) 
     }
     Err(Report::of(Class::Failed, format!("cannot build {}: {} failed", plan.name, command.join(" ")))
         .hint("the command's messages, above, say why; nothing was packed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The second one removed the tree of the first one, which packed what was left.
+    #[test]
+    fn two_packs_of_one_release_do_not_share_a_directory() {
+        let place = tempfile::tempdir().unwrap();
+        let parent = Dir::open(place.path()).unwrap();
+        // What a crash left.
+        parent.child_or_create(".a-1-1.packing", 0o700).unwrap().child_or_create("old", 0o755).unwrap();
+        let work = Work::new(&parent, "a-1-1").unwrap();
+        assert!(work.directory.names().unwrap().is_empty());
+        work.directory.child_or_create(BUILD_TREE, 0o755).unwrap();
+        let refused = Work::new(&parent, "a-1-1").err().unwrap();
+        assert_eq!(refused.class, Class::Locked);
+        assert!(refused.message.starts_with("cannot pack a-1-1: another command does so in /"), "{}", refused.message);
+        assert_eq!(work.directory.names().unwrap(), [BUILD_TREE]);
+        Work::new(&parent, "a-1-2").unwrap();
+        drop(work);
+        Work::new(&parent, "a-1-1").unwrap();
+        assert!(parent.names().unwrap().is_empty(), "nothing is left, nor a lock");
+    }
 }

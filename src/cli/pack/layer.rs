@@ -73,7 +73,8 @@ impl Base {
         let Installed { package, release, .. } = unpacked(context, arguments, file, &layout)?;
         if package != plan.recipe.package
             || release.version != arguments.version
-            || release.revision >= arguments.revision
+            // A lock is for the version: it has no revision.
+            || (!arguments.lock && release.revision >= arguments.revision)
         {
             let message = format!("cannot pack {}: {} has {package} {release}", plan.name, file.display());
             let hint = "name a bundle file with the same version and a lower revision (--revision)";
@@ -134,7 +135,7 @@ pub(super) fn contents(arguments: &PackArguments, plan: &PackPlan, tree: &Dir) -
 }
 
 /// A package's name as indexes compare it.
-fn normalised(name: &str) -> String {
+pub(super) fn normalised(name: &str) -> String {
     let mut normal = String::with_capacity(name.len());
     for character in name.chars() {
         match character {

@@ -71,7 +71,7 @@ pub struct PackArguments {
     tree: Option<PathBuf>,
     /// Instead of building, take the files of this release, a bundle file that this host or --repo trusts, and add the recipe's extras and the kept
     /// modules to them: a higher revision of the same version
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["tree", "source", "lock"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["tree", "source"])]
     base: Option<PathBuf>,
     /// Where the recipe's build takes its input from (`SIDLE_SOURCE`). What lies at this path, from where you are, is passed by its whole path
     #[arg(long, value_name = "SOURCE")]
@@ -80,8 +80,9 @@ pub struct PackArguments {
     /// since go into separate frames, which hosts with these files need not fetch [default: the repository of --repo]
     #[arg(long, value_name = "DIR|REPO")]
     previous: Vec<PathBuf>,
-    /// Resolve the recipe's extras, and write their lock beside the recipe: RECIPE-VERSION.lock. Nothing is packed
-    #[arg(long, conflicts_with_all = ["repo", "output", "previous", "keep_modules"])]
+    /// Resolve the recipe's extras, with --base beside the packages of that release, and write their lock beside the recipe: RECIPE-VERSION.lock.
+    /// Nothing is packed
+    #[arg(long, conflicts_with_all = ["output", "previous", "keep_modules"])]
     lock: bool,
     /// Modules that this version of the agent dropped, to be taken from an older release: NAME for each kind that has it, or KIND.NAME
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', requires = "from")]
@@ -136,7 +137,12 @@ pub fn pack(context: &Context, arguments: &PackArguments) -> Result<Ended, Repor
     }
     let mut plan = plan(arguments)?;
     // First: a build may take minutes, and a missing key is found at once.
-    let keys = arguments.repo.as_ref().map(|_| arguments.keys.open()).transpose()?;
+    let published = arguments.repo.as_ref().filter(|_| !arguments.lock);
+    if arguments.lock && arguments.base.is_none() && arguments.repo.is_some() {
+        let hint = "leave out --repo: a lock is not published; beside --base it says which releases are trusted";
+        return Err(usage("cannot use --repo with --lock", hint));
+    }
+    let keys = published.map(|_| arguments.keys.open()).transpose()?;
     if keys.is_none() && !arguments.keys.is_empty() {
         return Err(usage(
             "cannot use --key without --repo",
@@ -153,14 +159,9 @@ pub fn pack(context: &Context, arguments: &PackArguments) -> Result<Ended, Repor
         _ => Path::new("."),
     };
     let parent = Dir::open_or_create(parent, 0o755)?;
-    let work = building::Work::new(&parent, format!(".{}.packing", plan.name))?;
+    let work = building::Work::new(&parent, &plan.name)?;
     if arguments.lock {
-        let lock = building::lock(context, arguments, &plan, &work)?;
-        let facts = Facts::new()
-            .with("locked", lock.display())
-            .with("next", "look at the lock, keep it with the recipe, and pack");
-        context.output.result(facts, json!({"lock": lock, "extras": plan.recipe.extras}));
-        return Ok(Ended::Well);
+        return lock(context, arguments, &plan, &work);
     }
     let output = if keys.is_some() { work.directory.try_clone()? } else { Dir::open_or_create(&plan.output, 0o755)? };
     let tree = building::tree(context, arguments, &mut plan, &work)?;
@@ -184,6 +185,19 @@ pub fn pack(context: &Context, arguments: &PackArguments) -> Result<Ended, Repor
         }
         _ => tell(context, &packed, &plan),
     }
+    Ok(Ended::Well)
+}
+
+fn lock(
+    context: &Context,
+    arguments: &PackArguments,
+    plan: &PackPlan,
+    work: &building::Work<'_>,
+) -> Result<Ended, Report> {
+    let lock = building::lock(context, arguments, plan, work)?;
+    let facts =
+        Facts::new().with("locked", lock.display()).with("next", "look at the lock, keep it with the recipe, and pack");
+    context.output.result(facts, json!({"lock": lock, "extras": plan.recipe.extras}));
     Ok(Ended::Well)
 }
 

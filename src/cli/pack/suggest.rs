@@ -1,7 +1,8 @@
 //! `sidle pack --suggest-extras OLD NEW`: the lines of a recipe that bring back what a release has lost: all of it, or what a fleet uses.
 
 use super::PackArguments;
-use crate::bundle::contents::Offers;
+use super::layer::normalised;
+use crate::bundle::contents::{Extra, Offers};
 use crate::bundle::manifest::Manifest;
 use crate::cli::author::manifests;
 use crate::cli::facts::{Facts, count};
@@ -35,7 +36,7 @@ struct Used {
 /// The extras and modules to name in a recipe and to `pack`, for what is lost.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Suggestion {
-    /// Packages for the recipe.
+    /// Packages for the recipe, which names all that a release is to have: also those that the newer release has already. Empty: nothing is added.
     extras: BTreeSet<String>,
     /// `KIND.NAME`, for `--keep-modules`.
     keep: BTreeSet<String>,
@@ -69,7 +70,8 @@ pub(super) fn suggest(
         |lost: &&Lost| uses.as_ref().is_none_or(|uses| uses.iter().any(|each| is_use_of(lost, &each.kind, &each.name)));
     let wanted: Vec<&Lost> = lost.iter().filter(is_used).collect();
     let successors = rehearser.and_then(Rehearser::successors);
-    let found = Suggestion::of(&wanted, (&former.offers, &trial.offers), successors);
+    let mut found = Suggestion::of(&wanted, (&former.offers, &trial.offers), successors);
+    found.keep_own(&trial.extras);
     let value = json!({"suggested": {
         "from": former.release(), "to": trial.release(), "lost": lost.len(), "wanted": wanted.len(), "extras": found.extras, "keep_modules": found.keep,
         "partly": found.partly, "nowhere": found.nowhere, "successors_as_of": successors.map(|successors| successors.as_of),
@@ -124,6 +126,17 @@ impl Suggestion {
         found
     }
 
+    /// Adds the extras that the newer release has by its recipe: a pack with `--base` takes off what the recipe does not name.
+    fn keep_own(&mut self, own: &[Extra]) {
+        if self.extras.is_empty() {
+            return;
+        }
+        let name = |pin: &String| normalised(pin.split("==").next().unwrap_or_default());
+        let suggested: BTreeSet<String> = self.extras.iter().map(name).collect();
+        let own = own.iter().filter(|extra| extra.requested && !suggested.contains(&extra.name));
+        self.extras.extend(own.map(|extra| format!("{}=={}", extra.name, extra.version)));
+    }
+
     fn facts(&self, lost: &[Lost], wanted: usize, by_use: bool, old: &Path) -> Facts {
         let listed = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(",");
         let weighed =
@@ -173,6 +186,28 @@ mod tests {
 
     fn lost(kind: &str, module: &str, whole: bool) -> Lost {
         Lost { kind: kind.to_owned(), module: module.to_owned(), functions: vec!["go".to_owned()], whole }
+    }
+
+    /// Packed with these lines, the release lost the extras that it had.
+    #[test]
+    fn what_a_release_has_by_its_recipe_stays_in_the_line() {
+        let extra = |name: &str, version: &str, requested| Extra {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            sha256: crate::digest::Digest::of(b""),
+            licence: String::new(),
+            requested,
+            provides: std::collections::BTreeMap::new(),
+        };
+        let own =
+            [extra("saltext-zabbix", "1.0.0", true), extra("saltext-vault", "1.7.0", true), extra("six", "1", false)];
+        let mut found =
+            Suggestion { extras: BTreeSet::from(["saltext.vault==1.8.0".to_owned()]), ..Suggestion::default() };
+        found.keep_own(&own);
+        assert_eq!(found.extras.iter().collect::<Vec<_>>(), ["saltext-zabbix==1.0.0", "saltext.vault==1.8.0"]);
+        let mut nothing = Suggestion::default();
+        nothing.keep_own(&own);
+        assert!(nothing.extras.is_empty(), "there is no line to print");
     }
 
     #[test]

@@ -23,6 +23,8 @@ enum Weight {
     SignIn,
     /// Grains vanish.
     Grain,
+    /// Packages of `salt-pip` hide later ones.
+    Hidden,
     /// Modules of this host's own that failed before.
     Uncounted,
     /// Functions vanish.
@@ -50,6 +52,7 @@ pub fn compare(trial: &RehearsalReport, former: Option<Result<&RehearsalReport, 
             }
             modules(trial, baseline, &mut findings);
             configured(trial, baseline, &mut findings);
+            findings.extend(extras::hiding(trial).map(|text| (Weight::Hidden, text)));
             if let Some(former) = baseline {
                 sign_in(trial, former, &mut findings);
                 vanished(trial, former, &mut findings);

@@ -17,6 +17,12 @@ const DIRECTORY_VARIABLE: &str = "SALT_EXTRAS_DIR";
 const BUILT_NAME: &str = "built";
 /// pip writes them as the last of a package, and finds the package by them.
 const SEALS: &[&str] = &[".dist-info", ".egg-info"];
+/// The list of a package's files in its `.dist-info` (the specification "Recording installed projects").
+const RECORD: &str = "RECORD";
+
+/// What to do about a directory that two Pythons use.
+const SHARED_REMEDY: &str = "no longer set SALT_EXTRAS_DIR, so that each Python has a directory of its own, or go ahead with \
+                             `extras = \"report\"` in the settings if nothing of them is compiled";
 
 /// Arguments: the tree, where the packages belong, where they are built; then those of pip. What pip says goes to standard error; on
 /// standard output is what pip thinks of the outcome, whose exit code is also about packages of the release itself.
@@ -35,12 +41,33 @@ pub(super) fn lost<'a>(trial: &RehearsalReport, former: &'a RehearsalReport) -> 
     let is_same_python = minor(trial).is_some() && minor(trial) == minor(former);
     let stays = |extra: &LoadedExtra| {
         if let Some(other) = trial.extras.iter().flatten().find(|other| other.name == extra.name) {
-            return !is_same_python || !is_earlier(&other.version, &extra.version);
+            // What a package has compiled fits one minor version: both Pythons list a directory that both use, and only one can import it.
+            return if is_same_python {
+                !is_earlier(&other.version, &extra.version)
+            } else {
+                other.directory != extra.directory
+            };
         }
         let own = trial.own_versions.get(&extra.name);
         trial.packages.contains(&extra.name) && own.is_none_or(|own| !is_earlier(own, &extra.version))
     };
     former.extras.iter().flatten().filter(|extra| !stays(extra)).collect()
+}
+
+/// The note about packages of `salt-pip` that hide a later version of the release's own.
+pub(super) fn hiding(trial: &RehearsalReport) -> Option<String> {
+    let hides = |extra: &&LoadedExtra| {
+        let own = trial.own_versions.get(&extra.name);
+        own.is_some_and(|own| is_earlier(&extra.version, own) && !is_earlier(own, &extra.version))
+    };
+    let hiding: Vec<&LoadedExtra> = trial.extras.iter().flatten().filter(hides).collect();
+    let directory = &hiding.first()?.directory;
+    let names = listed(hiding.iter().map(|extra| {
+        format!("{} {} instead of the release's own {}", extra.name, extra.version, trial.own_versions[&extra.name])
+    }));
+    Some(format!(
+        "older packages that salt-pip installed in {directory} are used: {names}; remove them there, unless something needs the older version"
+    ))
 }
 
 /// Whether a version is earlier than another one; of two with the same numbers nobody can tell, so that either counts as earlier.
@@ -69,6 +96,15 @@ pub(super) fn told(trial: &RehearsalReport, lost: &[&LoadedExtra]) -> Vec<String
         own.map_or_else(String::new, |own| format!(" (in place of the release's own {own})"))
     };
     let names = listed(lost.iter().map(|extra| format!("{} {}{}", extra.name, extra.version, shadowed(&extra.name))));
+    let is_shared = |other: &LoadedExtra| other.name == first.name && other.directory == first.directory;
+    if trial.extras.iter().flatten().any(is_shared) {
+        return vec![format!(
+            "{} in {}, which both releases use, may not work with Python {}: {names}; {SHARED_REMEDY}",
+            counted(lost.len(), "package"),
+            first.directory,
+            trial.python
+        )];
+    }
     vec![format!(
         "{} that salt-pip installed in {} would vanish with Python {}: {names}; install them with the release's own salt-pip first \
          (`sidle run PACKAGE salt-pip --release RELEASE -- install NAME`), have that done with `extras = \"rebuild\"` in the settings, or let \
@@ -150,7 +186,7 @@ impl Builder for SaltRehearser {
         };
         if vanishing.fits {
             let program = copying(tree, vanishing, &built, keeper);
-            return Ok(Building { program, built, into, seals: SEALS, keeps_owner: !is_run_by_us });
+            return Ok(Building { program, built, into, seals: SEALS, record: RECORD, keeps_owner: !is_run_by_us });
         }
         let mut program = Program::new("/bin/sh").argument("-c").argument(SCRIPT).argument("sh");
         program = program.argument(tree).argument(&into).argument(&built);
@@ -170,7 +206,7 @@ impl Builder for SaltRehearser {
         program.environment.clone_from(environment);
         // The release is never written to; what pip unpacks goes with the rest.
         program = program.variable("PYTHONDONTWRITEBYTECODE", "1").variable("TMPDIR", work);
-        Ok(Building { program, built, into, seals: SEALS, keeps_owner: true })
+        Ok(Building { program, built, into, seals: SEALS, record: RECORD, keeps_owner: true })
     }
 
     fn built(&self, vanishing: &Vanishing, built: &Performance) -> Result<Vec<String>, String> {
@@ -198,7 +234,10 @@ impl Builder for SaltRehearser {
         }
     }
 
-    fn remedy(&self, wheels: Option<&Path>) -> String {
+    fn remedy(&self, vanishing: &Vanishing, wheels: Option<&Path>) -> String {
+        if vanishing.into.as_ref() == Some(&vanishing.from) {
+            return SHARED_REMEDY.to_owned();
+        }
         let place =
             wheels.map_or_else(|| "where pip's configuration says".to_owned(), |path| path.display().to_string());
         format!(
@@ -286,7 +325,50 @@ mod tests {
         assert!(text.contains("idna 99.0 (in place of the release's own 3.18), six"), "{text}");
         let trial = report("3.11.7", &[("new", "2.11")], &[("idna", "100"), ("six", "1.16"), ("gone", "1")]);
         assert_eq!(names(&trial), Vec::<String>::new());
-        assert_eq!(names(&report("3.13.1", &[("new", "2.9")], &[("idna", "99.0")])), ["six", "gone"], "made for it");
+        let mut trial = report("3.13.1", &[("new", "2.9")], &[("idna", "99.0")]);
+        assert_eq!(names(&trial), ["six", "new", "gone"], "one directory for two Pythons");
+        trial.extras = Some(vec![found("new", "2.9", "/x/extras-3.13")]);
+        assert_eq!(names(&trial), ["six", "gone"], "made for it");
+    }
+
+    /// What is compiled in a directory that `SALT_EXTRAS_DIR` names for both was taken for found, and could not be imported after the switch.
+    #[test]
+    fn packages_in_one_directory_for_two_pythons_are_lost_and_cannot_be_rebuilt_there() {
+        let report = |python: &str| RehearsalReport {
+            python: python.to_owned(),
+            extras: Some(vec![found("a", "1", "/srv/extras")]),
+            extras_place: Some(PathBuf::from("/srv/extras")),
+            packages: ["a".to_owned()].into(),
+            ..RehearsalReport::default()
+        };
+        let (former, trial) = (report("3.10.13"), report("3.11.7"));
+        assert!(super::lost(&report("3.10.14"), &former).is_empty());
+        let unseen = super::lost(&trial, &former);
+        let text = &told(&trial, &unseen)[0];
+        assert!(
+            text.starts_with(
+                "1 package in /srv/extras, which both releases use, may not work with Python 3.11.7: a 1; "
+            )
+        );
+        let vanishing = vanishing(&unseen, &trial, &former).unwrap();
+        assert_eq!((vanishing.into.as_deref(), vanishing.fits), (Some(Path::new("/srv/extras")), false));
+        let remedy = SALT.remedy(&vanishing, None);
+        assert!(remedy.contains("SALT_EXTRAS_DIR") && !remedy.contains("salt-pip"), "{remedy}");
+    }
+
+    #[test]
+    fn an_older_package_that_hides_the_release_s_own_is_named() {
+        let mut trial = RehearsalReport {
+            extras: Some(vec![found("boto3", "1.0", "/x"), found("six", "1.16", "/x"), found("new", "3", "/x")]),
+            own_versions: [("boto3", "1.2"), ("six", "1.16.0"), ("new", "2.9")]
+                .map(|(name, version)| (name.to_owned(), version.to_owned()))
+                .into(),
+            ..RehearsalReport::default()
+        };
+        let note = hiding(&trial).unwrap();
+        assert!(note.contains("in /x are used: boto3 1.0 instead of the release's own 1.2; "), "{note}");
+        trial.own_versions.remove("boto3");
+        assert_eq!(hiding(&trial), None);
     }
 
     #[test]

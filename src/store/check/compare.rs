@@ -45,13 +45,13 @@ impl Checked {
         digest: Digest,
         index: Option<Index>,
     ) -> Option<Index> {
-        let foreign: HashSet<&str> = problems
+        let foreign: HashSet<&Path> = problems
             .iter()
             .filter(|problem| matches!(problem.defect, Defect::Foreign | Defect::Stray))
-            .map(|problem| problem.path.rsplit_once('/').map_or("", |(parent, _)| parent))
+            .map(|problem| problem.path.parent().unwrap_or(Path::new("")))
             .collect();
-        self.sound.retain(|number, _| !foreign.contains(manifest.entries[*number].path.as_str()));
-        let root = self.root.filter(|_| !foreign.contains(""));
+        self.sound.retain(|number, _| !foreign.contains(manifest.entries[*number].path.as_path()));
+        let root = self.root.filter(|_| !foreign.contains(Path::new("")));
         let Some(mut index) = index else {
             let is_whole = problems.is_empty() && self.sound.len() == manifest.entries.len();
             let root = root.filter(|_| is_whole)?;
@@ -88,7 +88,7 @@ pub fn compare(tree: &Dir, manifest: &Manifest, index: Option<&Index>, suspects:
     });
     found.problems.sort_unstable_by_key(|(number, _)| *number);
     let path = |number: usize| manifest.entries[number].path.as_str();
-    let problem = |(number, defect)| Problem { path: path(number).to_owned(), defect };
+    let problem = |(number, defect)| Problem { path: path(number).into(), defect };
     let mut problems: Vec<Problem> = found.problems.into_iter().map(problem).collect();
     let mut directories: Vec<&str> = found.directories.into_iter().map(path).collect();
     directories.sort_unstable();
@@ -252,10 +252,11 @@ fn foreign<'a>(tree: &Dir, manifest: &Manifest, directories: impl Iterator<Item 
         // An unreadable directory is a problem of its own entry.
         let Ok(entries) = listed else { continue };
         for (name, kind) in entries {
-            let name = name.to_string_lossy();
-            let path = if parent.is_empty() { name.clone().into_owned() } else { format!("{parent}/{name}") };
-            if !known.contains(path.as_str()) {
-                let defect = if is_harmless(&name, kind) { Defect::Stray } else { Defect::Foreign };
+            let path = Path::new(parent).join(&name);
+            // A signed name is text.
+            if !path.to_str().is_some_and(|path| known.contains(path)) {
+                let is_harmless = is_harmless(&name.to_string_lossy(), kind);
+                let defect = if is_harmless { Defect::Stray } else { Defect::Foreign };
                 problems.push(Problem { path, defect });
             }
         }

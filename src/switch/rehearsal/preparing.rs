@@ -34,7 +34,7 @@ struct Then {
 
 enum Stage {
     First(Rehearsing),
-    Rebuilding(Rebuilding, Rehearsal),
+    Rebuilding(Box<Rebuilding>, Rehearsal),
     Second(Rehearsing, Vec<String>),
 }
 
@@ -89,7 +89,7 @@ impl Preparing {
                 }
                 match then.rebuilding(&found, now) {
                     Ok(rebuilding) => {
-                        self.stage = Stage::Rebuilding(rebuilding, found);
+                        self.stage = Stage::Rebuilding(Box::new(rebuilding), found);
                         None
                     }
                     Err(reason) => Some(Ok(then.not_rebuilt(found, &reason))),
@@ -158,7 +158,7 @@ impl Then {
     fn not_rebuilt(&self, mut found: Rehearsal, reason: &str) -> Rehearsal {
         // Without a builder the findings of the agent itself are the refusal.
         if let (Some(vanishing), Some(builder)) = (&found.vanishing, self.rehearser.builder()) {
-            let remedy = builder.remedy(self.extras.workshop.wheels.as_deref());
+            let remedy = builder.remedy(vanishing, self.extras.workshop.wheels.as_deref());
             let (act, _) = self.mending(&found).unwrap_or(Mending::Rebuild).words();
             found.extras = vec![format!("cannot {act} {}: {reason}; {remedy}", names(vanishing))];
         }

@@ -1,15 +1,14 @@
-//! Rebuilds extras for a new release: builds them in a work directory, and moves them into place once they are whole. It removes no existing file.
-//! The files that mark a package as installed are moved last, so that no crash leaves a package that looks complete and is not.
+//! Rebuilds extras for a new release: builds them in a work directory, and has them moved into place once they are whole.
 
 use crate::os::OsError;
-use crate::os::dir::{Dir, FileKind};
+use crate::os::dir::Dir;
 use crate::os::process::{Identity, end_group};
 use crate::rehearsal::extras::{Builder, Building, Vanishing};
 use crate::rehearsal::{Performance, Scene};
 use crate::switch::process::running::exit_text;
+use crate::switch::rehearsal::placing::{lay, refuse_other_file_system};
 use crate::switch::rehearsal::workplace::{end_of, fresh, in_scene, record};
-use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Child;
 use std::time::Duration;
 
@@ -69,6 +68,7 @@ impl Rebuilding {
             if building.into == vanishing.from {
                 return Err(format!("the running release uses {}, too", building.into.display()));
             }
+            refuse_other_file_system(&directory, &building.into)?;
             let output = directory.create_file(OUTPUT_NAME, 0o600).map_err(said)?;
             let errors = directory.create_file(ERRORS_NAME, 0o600).map_err(said)?;
             let program = in_scene(building.program.clone(), scene);
@@ -130,65 +130,6 @@ impl Drop for Rebuilding {
     }
 }
 
-/// Moves the extras into place: in one step if the place does not exist, else entry by entry, with the seals last.
-fn lay(work: &Dir, building: &Building, former: &Path) -> Result<(), OsError> {
-    let name = |path: &Path| path.file_name().map(OsStr::to_owned).unwrap_or_default();
-    let built = work.child(name(&building.built))?;
-    // Files must be on disk before a seal marks them as complete.
-    built.sync_filesystem()?;
-    let parent = building.into.parent().unwrap_or_else(|| Path::new("/"));
-    let parent = Dir::open_or_create(parent, 0o755)?;
-    // A link at this place is not followed: it may belong to another user.
-    if let Some(there) = parent.child_if_exists(name(&building.into))? {
-        let is_seal = |name: &OsStr| building.seals.iter().any(|end| name.to_string_lossy().ends_with(end));
-        let (seals, others): (Vec<_>, Vec<_>) = built.names()?.into_iter().partition(|name| is_seal(name));
-        for seal in &seals {
-            forget_earlier(&there, seal, &seals)?;
-        }
-        for name in &others {
-            merge(&built, &there, name)?;
-        }
-        there.sync()?;
-        for name in &seals {
-            merge(&built, &there, name)?;
-        }
-        return there.sync();
-    }
-    let owner = Dir::open(former)?.stat_self()?.uid;
-    if building.keeps_owner && owner != built.stat_self()?.uid {
-        built.set_owner(owner)?;
-    }
-    work.rename_exclusive(name(&building.built), &parent, name(&building.into))?;
-    parent.sync()
-}
-
-/// Removes the seal of another version of a package: of two seals nobody can tell which version is there.
-fn forget_earlier(there: &Dir, seal: &OsStr, seals: &[OsString]) -> Result<(), OsError> {
-    let package =
-        |name: &OsStr| name.to_string_lossy().split('-').next().unwrap_or_default().to_lowercase().replace('.', "_");
-    let end = Path::new(seal).extension().map(OsStr::to_owned);
-    for name in there.names()? {
-        let is_seal = Path::new(&name).extension() == end.as_deref();
-        if is_seal && package(&name) == package(seal) && !seals.contains(&name) {
-            there.remove_tree(&name)?;
-        }
-    }
-    Ok(())
-}
-
-/// Moves an entry; merges it into an existing directory. An existing file is replaced: it belongs to an incomplete package.
-fn merge(from: &Dir, to: &Dir, name: &OsStr) -> Result<(), OsError> {
-    let is_directory = |dir: &Dir| Ok(dir.stat(name)?.is_some_and(|stat| stat.kind == FileKind::Directory));
-    if !(is_directory(from)? && is_directory(to)?) {
-        return from.rename(name, to, name);
-    }
-    let (inner, there) = (from.child(name)?, to.child(name)?);
-    for entry in inner.names()? {
-        merge(&inner, &there, &entry)?;
-    }
-    there.sync()
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::disallowed_methods, reason = "tests make and look at real files")]
@@ -200,6 +141,7 @@ mod tests {
     use crate::rehearsal::extras::Extra;
     use crate::rehearsal::{Former, Part};
     use std::fs;
+    use std::path::Path;
 
     /// Runs a shell script in the directory that it has to fill.
     struct Shell(&'static str);
@@ -221,6 +163,7 @@ mod tests {
                 built,
                 into: vanishing.into.clone().ok_or("nowhere")?,
                 seals: &[".info"],
+                record: "R",
                 keeps_owner: true,
             })
         }
@@ -229,7 +172,7 @@ mod tests {
             built.failure.clone().map_or(Ok(Vec::new()), Err)
         }
 
-        fn remedy(&self, _wheels: Option<&Path>) -> String {
+        fn remedy(&self, _vanishing: &Vanishing, _wheels: Option<&Path>) -> String {
             String::new()
         }
     }
@@ -294,6 +237,35 @@ mod tests {
         let failed = built(root.path(), SCRIPT, SECONDS).unwrap_err();
         assert!(failed.starts_with("cannot move "), "{failed}");
         assert!(!root.path().join("new/a-1.info").exists());
+    }
+
+    /// The agent's loader took a module that only the earlier version has for one of the later version.
+    #[test]
+    fn a_later_version_leaves_nothing_of_the_earlier_one() {
+        let root = tempfile::tempdir().unwrap();
+        let new = root.path().join("new");
+        let record = "a/old.py,sha256=x,1\na/part/x,,\n\"a/od,d.py\",,\na/other/deep/z.py,,\nlink/kept,,\n../kept,,\n/kept,,\nA-0.9.info/R,,\nA-0.9.info/M,,\n";
+        for path in ["a/old.py", "a/part/x", "a/od,d.py", "a/other/deep/z.py", "a/own", "../kept", "../elsewhere/kept"]
+        {
+            let path = new.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "old").unwrap();
+        }
+        std::os::unix::fs::symlink("../elsewhere", new.join("link")).unwrap();
+        fs::create_dir(new.join("A-0.9.info")).unwrap();
+        fs::write(new.join("A-0.9.info/R"), record).unwrap();
+        // What cannot be moved leaves the earlier version's list, by which the next attempt finds its files.
+        fs::write(new.join("bin"), "").unwrap();
+        built(root.path(), SCRIPT, SECONDS).unwrap_err();
+        assert!(new.join("A-0.9.info/R").exists() && !new.join("a-1.info").exists());
+        fs::remove_file(new.join("bin")).unwrap();
+        built(root.path(), SCRIPT, SECONDS).unwrap();
+        for gone in ["a/old.py", "a/od,d.py", "a/other", "A-0.9.info"] {
+            assert!(!new.join(gone).exists(), "{gone}");
+        }
+        for kept in ["a/part/x", "a/own", "../kept", "link/kept", "a-1.info/M"] {
+            assert!(new.join(kept).exists(), "{kept}");
+        }
     }
 
     #[test]

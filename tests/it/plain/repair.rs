@@ -18,6 +18,7 @@ use sidle::store::incident::Occasion;
 use sidle::store::repair::{NoPayload, Repaired};
 use std::fs;
 use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -50,7 +51,8 @@ impl Host {
 
     pub fn problems(&self, depth: Depth) -> Vec<(String, Defect)> {
         let problems = self.store.check(&"2.0-1".parse().unwrap(), depth).unwrap();
-        problems.into_iter().map(|problem| (problem.path, problem.defect)).collect()
+        let text = |path: PathBuf| path.into_os_string().into_string().unwrap();
+        problems.into_iter().map(|problem| (text(problem.path), problem.defect)).collect()
     }
 
     pub fn repair(&self, depth: Depth, payload: &mut dyn PayloadSource) -> Repaired {
@@ -197,7 +199,7 @@ fn a_repair_takes_from_the_sibling_first_and_asks_for_the_frames_of_the_rest_onl
     let offline = host.repair(Depth::Quick, &mut NoPayload);
     assert_eq!(offline.mended, ["lib/same5"]);
     assert_eq!(offline.left.len(), 1, "{offline:?}");
-    assert!(offline.left[0].path == "lib/more/added" && offline.unreachable.is_some(), "{offline:?}");
+    assert!(offline.left[0].path == Path::new("lib/more/added") && offline.unreachable.is_some(), "{offline:?}");
     let repaired = host.repair(Depth::Quick, &mut payload);
     assert!(repaired.left.is_empty() && repaired.mended == ["lib/more/added"], "{repaired:?}");
     let manifest = &pair.second.2.manifest;
@@ -276,7 +278,7 @@ fn a_file_that_changed_in_the_moment_of_its_index_is_looked_into_again() {
     let found = |taken| compare(&tree, manifest, Some(&index), &suspects(&tree, &index, taken), 2).problems;
     for taken in [(seconds, nanoseconds), (seconds - 1, nanoseconds)] {
         let problems = found(taken);
-        assert!(problems.len() == 1 && problems[0].path == "lib/same1", "{problems:?}");
+        assert!(problems.len() == 1 && problems[0].path == Path::new("lib/same1"), "{problems:?}");
     }
     assert!(found((seconds + 1, nanoseconds)).is_empty(), "the full check is for what hides itself");
 }
@@ -330,6 +332,41 @@ fn what_does_not_belong_is_set_aside_and_not_thrown_away() {
     assert_eq!(path, "lib/evil");
     assert_eq!(fs::read_to_string(place.join("hook.pth")).unwrap(), "import os");
     assert!(!host.tree().join("lib/evil").exists());
+}
+
+/// The text of such a name is the name of no entry: the whole repair failed with it.
+#[test]
+fn a_foreign_name_that_is_no_text_is_set_aside_too() {
+    let pair = Pair::new();
+    let host = Host::new(&pair);
+    let name = std::ffi::OsStr::from_bytes(b"evil\xff.pth");
+    fs::write(host.tree().join("lib").join(name), "import os").unwrap();
+    fs::write(host.tree().join("lib/same1"), "other").unwrap();
+    let repaired = host.repair(Depth::Quick, &mut NoPayload);
+    assert!(repaired.left.is_empty() && repaired.mended == ["lib/same1"], "{repaired:?}");
+    let (path, place) = &repaired.aside[0];
+    assert_eq!(path, "lib/evil\u{fffd}.pth");
+    assert_eq!(fs::read_to_string(place).unwrap(), "import os");
+}
+
+#[test]
+fn what_cannot_be_set_aside_is_named_and_the_rest_is_mended() {
+    let pair = Pair::new();
+    let host = Host::new(&pair);
+    fs::write(host.inside.path("opt/sidle/demo/aside"), "no directory").unwrap();
+    fs::create_dir(host.tree().join("lib/evil")).unwrap();
+    fs::write(host.tree().join("lib/same1"), "other").unwrap();
+    fs::remove_file(host.tree().join("lib/same2")).unwrap();
+    fs::create_dir(host.tree().join("lib/same2")).unwrap();
+    let repaired = host.repair(Depth::Quick, &mut NoPayload);
+    assert_eq!(repaired.mended, ["lib/same1"], "{repaired:?}");
+    let left: Vec<&Path> = repaired.left.iter().map(|problem| problem.path.as_path()).collect();
+    assert_eq!(left, [Path::new("lib/same2"), Path::new("lib/evil")]);
+    let words: Vec<String> = repaired.stuck_words().collect();
+    assert!(
+        words.len() == 2 && words[1].starts_with("lib/evil cannot be set aside: cannot open directory "),
+        "{words:?}"
+    );
 }
 
 #[test]

@@ -28,7 +28,7 @@ impl Desk {
         assert!(made.unwrap().success());
         let (tree, builder) = (tree(NEW), project("bundles/salt-minion/build-tree"));
         let script = format!(
-            "#!/bin/sh\nset -e\n[ \"$SIDLE_STEP\" != layer ] || exec {1}\n[ \"$SIDLE_STEP\" != lock ] || SIDLE_TREE={0} exec {1}\ncp -a --reflink=auto {0}/. \"$SIDLE_TREE\"\nexec {1} --layer only\n",
+            "#!/bin/sh\nset -e\n[ -z \"$(ls \"$SIDLE_TREE\")\" ] || exec {1}\n[ \"$SIDLE_STEP\" != lock ] || SIDLE_TREE={0} exec {1}\ncp -a --reflink=auto {0}/. \"$SIDLE_TREE\"\nexec {1} --layer only\n",
             text(&tree),
             text(&builder)
         );
@@ -177,6 +177,11 @@ fn packed(author: &Author, desk: &Desk) -> PathBuf {
     let bundle = author.directory().join("with-layer.sidle");
     let lower = desk.refused(&REAL, &["--base", text(&base), "--repo", text(&repository), "--key", text(&key)]);
     assert!(lower.contains(&format!("has {SALT} {NEW}-1")) && lower.contains("a lower revision"), "{lower}");
+    // Beside the release itself pip chooses what it chose beside the tree that the release was packed of.
+    let locked = fs::read(desk.lock()).unwrap();
+    fs::remove_file(desk.lock()).unwrap();
+    desk.pack(&REAL, &["--lock", "--base", text(&base), "--repo", text(&repository)]).ok();
+    assert_eq!(fs::read(desk.lock()).unwrap(), locked);
     let more = [
         "--base",
         text(&base),

@@ -1,13 +1,18 @@
 """What an older release's module brings along, and which locks are read."""
 
 import ast
+import importlib.util
+import json
 import pathlib
 import sys
 import tempfile
+import types
 import unittest
+import unittest.mock
 
-from builder import extras, finish, guard, kept, layer
+from builder import extras, finish, guard, kept, layer, needs
 from builder.process import Refusal
+from builder.toolbox import Toolbox
 
 HASH = "a" * 64
 PYTHON = "python 3.11 linux-x86_64"
@@ -159,3 +164,71 @@ class TestLock(unittest.TestCase):
         for wrong in ("saltext-good", "saltext-good>=1", "--index-url==x", "a==1;b"):
             with self.assertRaises(Refusal):
                 extras.wanted(wrong)
+
+
+class TestResolved(unittest.TestCase):
+    """What is locked beside a tree."""
+
+    def lock(self, pin, *chosen):
+        """Lock an extra beside a tree with six 1.16.0, for which pip chooses these packages; give the lock."""
+        with tempfile.TemporaryDirectory() as directory:
+            scratch = pathlib.Path(directory)
+            archive = {"url": "https://index/x.whl", "archive_info": {"hashes": {"sha256": HASH}}}
+            report = {"install": [{"metadata": {"name": name, "version": version}, "download_info": archive} for name, version in chosen]}
+
+            def pip_of(*_):
+                (scratch / "report.json").write_text(json.dumps(report), encoding="utf-8")
+                return types.SimpleNamespace(returncode=0)
+
+            own = {"six": email_of("Name: six\nVersion: 1.16.0\n")}
+            toolbox = types.SimpleNamespace(scratch=scratch, pip_of=pip_of)
+            with unittest.mock.patch.multiple(extras, packages_of=lambda *_: own, python_of=lambda _: PYTHON):
+                extras.lock(scratch, [pin], scratch / "lock", toolbox)
+            return (scratch / "lock").read_text(encoding="utf-8")
+
+    def test_what_a_lock_cannot_have_is_refused_with_what_helps(self):
+        """The lock was written, and no pack took it."""
+        self.assertIn("good==1.8.0 --hash", self.lock("Good==1.8.0", ("good", "1.8.0")))
+        for pin, chosen, reason in [
+            ("good==1.8", [("good", "1.8.0")], r'spells this version 1\.8\.0\n  help: write "good==1\.8\.0"'),
+            ("six==1.16", [], r"has six 1\.16\.0 of its own\n  help: leave it out$"),
+            ("six==1.17", [], r"has six 1\.16\.0 of its own, which an extra may not change"),
+        ]:
+            with self.assertRaisesRegex(Refusal, reason):
+                self.lock(pin, *chosen)
+
+
+def email_of(text):
+    """Metadata of a package."""
+    return extras.email.parser.Parser().parsestr(text)
+
+
+@unittest.skipUnless(importlib.util.find_spec("pip"), "this Python has no pip")
+class TestNeeds(unittest.TestCase):
+    """What was locked beside one tree may not fit another."""
+
+    def check(self, added, **there):
+        """Check the package `added`, which a tree has beside those of `there`: name to lines of metadata."""
+        with tempfile.TemporaryDirectory() as directory:
+            root = pathlib.Path(directory)
+            (root / "bin").mkdir()
+            (root / "bin" / "python3").symlink_to(sys.executable)
+            for name, lines in {**there, "added": ["1", *(f"Requires-Dist: {need}" for need in added)]}.items():
+                info = root / "site" / f"{name}-{lines[0]}.dist-info"
+                info.mkdir(parents=True)
+                text = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {lines[0]}", *lines[1:]]
+                (info / "METADATA").write_text("\n".join([*text, "", ""]), encoding="utf-8")
+            toolbox = Toolbox(root, None)
+            toolbox._directory = pathlib.Path(importlib.util.find_spec("pip").origin).parent.parent
+            needs.refuse_unmet(root, root / "site", ["added"], toolbox, "lock it anew")
+
+    def test_what_an_extra_needs_is_there_and_fits(self):
+        """Markers count for the tree's Python, and extras of a need for the package that has them."""
+        self.check(["six>=1", "gone; python_version < '3'", "other; extra == 'tests'"], six=["1.16.0"])
+        socks = ["2", "Provides-Extra: socks", "Requires-Dist: pysocks>=1.5; extra == 'socks'", "Requires-Dist: never"]
+        self.check(["requests[socks]"], requests=socks, pysocks=["1.7"])
+        for need, reason in [("six>=2", "the extra added 1: it needs six>=2, and the release has six 1.16.0"), ("gone", "the release does not have it")]:
+            with self.assertRaisesRegex(Refusal, reason):
+                self.check([need], six=["1.16.0"])
+        with self.assertRaisesRegex(Refusal, "requests 2: it needs pysocks>=1.5, and the release does not have it"):
+            self.check(["requests[socks]"], requests=socks)
