@@ -366,7 +366,7 @@ impl Processes {
             .is_some_and(|running| running.observer().is_ok_and(crate::agent::Agent::runs_jobs_inside))
     }
 
-    /// The number of the leader's descendants that are not the agent itself.
+    /// The number of the leader's descendants that are neither the agent itself nor its services.
     pub fn below(&self, which: ProcessKind<'_>) -> Result<usize, OsError> {
         self.usable(which).map_or(Ok(0), Running::below)
     }
