@@ -21,13 +21,12 @@ const LOCK_MODE: u32 = 0o600;
 #[derive(Debug)]
 pub struct Gatekeeper {
     path: PathBuf,
-    owner: Option<u32>,
 }
 
 impl Gatekeeper {
     /// Names the gate of `instance`; opens nothing.
     pub fn new(layout: &Layout, instance: &InstanceName) -> Self {
-        Self { path: layout.run(instance).join(GATE_NAME), owner: None }
+        Self { path: layout.run(instance).join(GATE_NAME) }
     }
 
     /// Its directory.
@@ -37,7 +36,6 @@ impl Gatekeeper {
 
     /// Makes the directories. `owner`: the user of the guards, if it is not the user of this process.
     pub fn prepare(&mut self, owner: Option<u32>) -> Result<(), OsError> {
-        self.owner = owner;
         let gate = Dir::open_or_create(&self.path, DIRECTORY_MODE)?;
         for name in [CLAIMS_NAME, SLOTS_NAME, HANDOVER_NAME] {
             let directory = gate.child_or_create(name, DIRECTORY_MODE)?;
@@ -55,12 +53,13 @@ impl Gatekeeper {
         }
     }
 
-    /// Writes the roles, if they have changed, and returns their serial number.
-    pub fn publish(&mut self, roles: &Roles) -> Result<u64, OsError> {
+    /// Writes the roles, if they have changed, and returns their serial number. `owner` is asked if the directories have vanished, see
+    /// [`Gatekeeper::prepare`].
+    pub fn publish(&mut self, roles: &Roles, owner: impl FnOnce() -> Option<u32>) -> Result<u64, OsError> {
         let gate = match Dir::open_if_exists(&self.path)? {
             Some(gate) if gate.stat(CLAIMS_NAME)?.is_some() => gate,
             Some(_) | None => {
-                self.prepare(self.owner)?;
+                self.prepare(owner())?;
                 Dir::open(&self.path)?
             }
         };

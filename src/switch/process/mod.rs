@@ -317,7 +317,9 @@ impl Processes {
 
     /// Writes the roles; returns the serial number that the guards have to follow.
     pub fn assign(&mut self, roles: &Roles) -> Result<u64, OsError> {
-        self.gate.publish(roles)
+        let running = self.running.iter_mut().filter(|running| running.guarded && running.leads());
+        // Asked anew: an earlier supervisor may have started them.
+        self.gate.publish(roles, || running.filter_map(Running::user).next())
     }
 
     /// Directories whose changes may mean that a process has become idle.
