@@ -9,6 +9,7 @@ use crate::layout::Layout;
 use crate::name::InstanceName;
 use crate::os::OsError;
 use crate::os::dir::Dir;
+use crate::os::proc_fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -115,8 +116,16 @@ impl Gatekeeper {
         reports
     }
 
-    /// Removes the files that an earlier process with the same pid may have left.
+    /// Removes the files that an earlier process with the same pid may have left, and the pid files of all processes that have ended: an agent that
+    /// works as another user cannot remove its own.
     pub fn forget(&self, leader: u32) -> Result<(), OsError> {
+        let Some(gate) = Dir::open_if_exists(&self.path)? else { return Ok(()) };
+        for name in gate.names()? {
+            let Some(pid) = name.to_str().and_then(leader_of) else { continue };
+            if pid == leader || proc_fs::process(pid)?.is_none() {
+                gate.remove_file(&name)?;
+            }
+        }
         for name in [SLOTS_NAME, HANDOVER_NAME] {
             if let Some(directory) = Dir::open_if_exists(&self.path.join(name))? {
                 directory.remove_file(report_name(leader))?;
@@ -124,6 +133,12 @@ impl Gatekeeper {
         }
         Ok(())
     }
+}
+
+/// The leader that the name of a pid file ends with.
+fn leader_of(name: &str) -> Option<u32> {
+    let stem = name.strip_suffix(".pid")?;
+    stem.rsplit(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
 }
 
 fn report_name(leader: u32) -> String {
@@ -134,6 +149,27 @@ fn report_name(leader: u32) -> String {
 mod tests {
     use super::*;
     use crate::os::process;
+
+    #[test]
+    fn pid_files_of_processes_that_have_ended_are_removed_and_those_of_others_stay() {
+        let root = tempfile::tempdir().unwrap();
+        let mut gatekeeper = Gatekeeper::new(&Layout::new(root.path()), &"salt-minion".parse().unwrap());
+        gatekeeper.prepare(None).unwrap();
+        let gate = Dir::open(gatekeeper.path()).unwrap();
+        let own = std::process::id();
+        let kept = [format!("{own}.pid"), format!("process_responsibility_{own}.pid")];
+        let gone = ["1.pid", "4194999.pid", "process_responsibility_4194999.pid"].map(str::to_owned);
+        for name in kept.iter().chain(&gone) {
+            gate.write_atomic(name.as_str(), b"1", FILE_MODE).unwrap();
+        }
+        gatekeeper.forget(1).unwrap();
+        for (names, there) in [(&kept[..], true), (&gone[..], false)] {
+            for name in names {
+                assert_eq!(gate.stat(name.as_str()).unwrap().is_some(), there, "{name}");
+            }
+        }
+        assert!(gate.stat(OWED_NAME).unwrap().is_some() && gate.stat(CLAIMS_NAME).unwrap().is_some());
+    }
 
     #[test]
     fn a_guard_that_works_as_another_user_finds_what_it_can_lock_when_there_is_no_room_for_claims() {
