@@ -317,9 +317,9 @@ impl Processes {
 
     /// Writes the roles; returns the serial number that the guards have to follow.
     pub fn assign(&mut self, roles: &Roles) -> Result<u64, OsError> {
-        let running = self.running.iter_mut().filter(|running| running.guarded && running.leads());
+        let mut running = self.running.iter_mut().filter(|running| running.guarded && running.leads());
         // Asked anew: an earlier supervisor may have started them.
-        self.gate.publish(roles, || running.filter_map(Running::user).next())
+        self.gate.publish(roles, || running.find_map(Running::user))
     }
 
     /// Directories whose changes may mean that a process has become idle.
