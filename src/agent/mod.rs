@@ -14,6 +14,7 @@ use crate::failure::Class;
 pub use crate::name::AgentKind;
 use crate::os::OsError;
 use crate::os::environment::Passed;
+use crate::os::proc_fs::Process;
 use crate::os::process::{Identity, Program};
 use crate::rehearsal::{Part, Rehearser};
 use serde::{Deserialize, Serialize};
@@ -269,6 +270,12 @@ pub trait Agent: Send {
     /// The processes below the agent that end with it once it has no work left, without those that a job left running on purpose. None: all.
     fn helpers(&self, _subject: Subject<'_>) -> Option<Vec<Identity>> {
         None
+    }
+
+    /// Whether a child of the agent's own process is part of the agent for as long as the agent runs, and so no job. What runs below such a
+    /// process belongs to it.
+    fn is_service(&self, _process: &Process) -> bool {
+        false
     }
 
     /// Whether jobs run inside the agent's own process, invisible from outside.

@@ -29,8 +29,8 @@ macro_rules! guard_files {
 }
 
 /// The guard as it is copied for a minion that has none in its tree.
-pub const GUARD: [(&str, &str); 33] = guard_files!(
-    "__init__" "attach" "channels" "claims" "coroutines" "damage" "decision" "events" "gate" "guard"
+pub const GUARD: [(&str, &str); 34] = guard_files!(
+    "__init__" "alarm" "attach" "channels" "claims" "coroutines" "damage" "decision" "events" "gate" "guard"
     "handover" "handshakes" "hook" "joblog" "jobs" "mantle" "masters" "missing" "options" "owed"
     "paths" "proof" "queues" "quiet" "report" "roles" "shape" "singletons" "slot"
     "subscriptions" "tally" "uses" "wraps"

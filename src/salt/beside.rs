@@ -44,6 +44,11 @@ pub fn helpers(main: u32) -> Result<Vec<Identity>, OsError> {
     Ok(ending)
 }
 
+/// Whether a process is an engine; one that cannot be looked at is none.
+pub fn is_engine(process: &Process) -> bool {
+    matches!(Title::of(process.pid), Ok(Some(Title::Engine)))
+}
+
 fn ends_with_main(child: &Process) -> Result<bool, OsError> {
     Ok(match Title::of(child.pid)? {
         Some(Title::Engine | Title::Logging) => true,

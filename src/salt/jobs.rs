@@ -3,7 +3,7 @@
 //! The children of main append their names to its title (3006.30, 3007.17, 3008.5; `ps -o pid,args --ppid MAIN`):
 //! - `ProcessPayload(jid=J)`: a published job, then ` Minion._thread_return` once its modules are loaded;
 //! - `Schedule(name=N, jid=J)`: a scheduled one, the mine's update included;
-//! - `Engine(…)`: lives as long as the minion: no job; up to 3004 the same of `MultiprocessingLoggingQueue`;
+//! - `Engine(…)`, or `Engine` at the end once Salt has started it again: lives as long as the minion: no job; up to 3004 the same of `MultiprocessingLoggingQueue`;
 //! - anything else (a command that main runs itself, a fork that has no title yet): not known to be idle.
 //!
 //! Beacons run in main, process managers are no processes of their own.
@@ -115,6 +115,10 @@ mod tests {
         let scheduled = title("Schedule(name=a (b), jid=7)");
         assert_eq!(scheduled, Title::Schedule { name: "a (b)".to_owned(), jid: "7".to_owned() });
         assert_eq!(title("Engine(salt.loaded.int.engines.test)"), Title::Engine);
+        assert_eq!(title("Engine"), Title::Engine, "Salt has started it again");
+        assert!(matches!(title("Engin"), Title::Other(_)));
+        assert!(matches!(Title::parse("dnf install Engine"), Title::Other(_)), "a command that main runs");
+        assert!(matches!(title("ProcessPayload(jid=1) Engine"), Title::Payload { .. }), "a job's own name comes first");
         // Salt 3000.9 and 3004.2.
         assert_eq!(title("MultiprocessingLoggingQueue"), Title::Logging);
         assert_eq!(

@@ -24,7 +24,7 @@ pub mod yaml;
 use crate::agent::{Activity, Agent, AgentError, AgentSettings, Health, IdentityPaths, Peer, Subject};
 use crate::digest::Digest;
 use crate::os::file;
-use crate::os::proc_fs;
+use crate::os::proc_fs::{self, Process};
 use crate::os::process::Identity;
 use masters::Reach;
 use names::Names;
@@ -170,6 +170,10 @@ impl Agent for SaltMinion {
     fn helpers(&self, subject: Subject<'_>) -> Option<Vec<Identity>> {
         let main = Self::main_of(self.asker.running(subject).as_ref(), subject).ok()?;
         beside::helpers(main).ok()
+    }
+
+    fn is_service(&self, process: &Process) -> bool {
+        beside::is_engine(process)
     }
 
     fn runs_jobs_inside(&self) -> bool {

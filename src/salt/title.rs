@@ -32,7 +32,11 @@ impl Title {
     pub fn parse(title: &str) -> Self {
         let markers = ["ProcessPayload(jid=", "Schedule(name=", "Engine(", "MultiprocessingLoggingQueue"];
         let first = markers.iter().filter_map(|marker| title.find(marker).map(|at| (at, *marker))).min();
-        let Some((at, marker)) = first else { return Self::Other(title.to_owned()) };
+        let Some((at, marker)) = first else {
+            // One that Salt itself has started again: `ProcessManager.restart_process` passes on no name, and the class's name counts.
+            let is_engine = title.ends_with(" Engine") && title.contains("salt-minion");
+            return if is_engine { Self::Engine } else { Self::Other(title.to_owned()) };
+        };
         let rest = &title[at + marker.len()..];
         // A title that the space for it cut short names nothing for certain.
         match (marker, rest.split_once(')')) {

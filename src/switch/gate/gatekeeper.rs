@@ -9,6 +9,7 @@ use crate::layout::Layout;
 use crate::name::InstanceName;
 use crate::os::OsError;
 use crate::os::dir::Dir;
+use crate::os::proc_fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,13 +22,12 @@ const LOCK_MODE: u32 = 0o600;
 #[derive(Debug)]
 pub struct Gatekeeper {
     path: PathBuf,
-    owner: Option<u32>,
 }
 
 impl Gatekeeper {
     /// Names the gate of `instance`; opens nothing.
     pub fn new(layout: &Layout, instance: &InstanceName) -> Self {
-        Self { path: layout.run(instance).join(GATE_NAME), owner: None }
+        Self { path: layout.run(instance).join(GATE_NAME) }
     }
 
     /// Its directory.
@@ -37,7 +37,6 @@ impl Gatekeeper {
 
     /// Makes the directories. `owner`: the user of the guards, if it is not the user of this process.
     pub fn prepare(&mut self, owner: Option<u32>) -> Result<(), OsError> {
-        self.owner = owner;
         let gate = Dir::open_or_create(&self.path, DIRECTORY_MODE)?;
         for name in [CLAIMS_NAME, SLOTS_NAME, HANDOVER_NAME] {
             let directory = gate.child_or_create(name, DIRECTORY_MODE)?;
@@ -55,12 +54,13 @@ impl Gatekeeper {
         }
     }
 
-    /// Writes the roles, if they have changed, and returns their serial number.
-    pub fn publish(&mut self, roles: &Roles) -> Result<u64, OsError> {
+    /// Writes the roles, if they have changed, and returns their serial number. `owner` is asked if the directories have vanished, see
+    /// [`Gatekeeper::prepare`].
+    pub fn publish(&mut self, roles: &Roles, owner: impl FnOnce() -> Option<u32>) -> Result<u64, OsError> {
         let gate = match Dir::open_if_exists(&self.path)? {
             Some(gate) if gate.stat(CLAIMS_NAME)?.is_some() => gate,
             Some(_) | None => {
-                self.prepare(self.owner)?;
+                self.prepare(owner())?;
                 Dir::open(&self.path)?
             }
         };
@@ -116,8 +116,16 @@ impl Gatekeeper {
         reports
     }
 
-    /// Removes the files that an earlier process with the same pid may have left.
+    /// Removes the files that an earlier process with the same pid may have left, and the pid files of all processes that have ended: an agent that
+    /// works as another user cannot remove its own.
     pub fn forget(&self, leader: u32) -> Result<(), OsError> {
+        let Some(gate) = Dir::open_if_exists(&self.path)? else { return Ok(()) };
+        for name in gate.names()? {
+            let Some(pid) = name.to_str().and_then(leader_of) else { continue };
+            if pid == leader || proc_fs::process(pid)?.is_none() {
+                gate.remove_file(&name)?;
+            }
+        }
         for name in [SLOTS_NAME, HANDOVER_NAME] {
             if let Some(directory) = Dir::open_if_exists(&self.path.join(name))? {
                 directory.remove_file(report_name(leader))?;
@@ -125,6 +133,12 @@ impl Gatekeeper {
         }
         Ok(())
     }
+}
+
+/// The leader that the name of a pid file ends with.
+fn leader_of(name: &str) -> Option<u32> {
+    let stem = name.strip_suffix(".pid")?;
+    stem.rsplit(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
 }
 
 fn report_name(leader: u32) -> String {
@@ -135,6 +149,27 @@ fn report_name(leader: u32) -> String {
 mod tests {
     use super::*;
     use crate::os::process;
+
+    #[test]
+    fn pid_files_of_processes_that_have_ended_are_removed_and_those_of_others_stay() {
+        let root = tempfile::tempdir().unwrap();
+        let mut gatekeeper = Gatekeeper::new(&Layout::new(root.path()), &"salt-minion".parse().unwrap());
+        gatekeeper.prepare(None).unwrap();
+        let gate = Dir::open(gatekeeper.path()).unwrap();
+        let own = std::process::id();
+        let kept = [format!("{own}.pid"), format!("process_responsibility_{own}.pid")];
+        let gone = ["1.pid", "4194999.pid", "process_responsibility_4194999.pid"].map(str::to_owned);
+        for name in kept.iter().chain(&gone) {
+            gate.write_atomic(name.as_str(), b"1", FILE_MODE).unwrap();
+        }
+        gatekeeper.forget(1).unwrap();
+        for (names, there) in [(&kept[..], true), (&gone[..], false)] {
+            for name in names {
+                assert_eq!(gate.stat(name.as_str()).unwrap().is_some(), there, "{name}");
+            }
+        }
+        assert!(gate.stat(OWED_NAME).unwrap().is_some() && gate.stat(CLAIMS_NAME).unwrap().is_some());
+    }
 
     #[test]
     fn a_guard_that_works_as_another_user_finds_what_it_can_lock_when_there_is_no_room_for_claims() {

@@ -171,14 +171,15 @@ mod tests {
     #![expect(clippy::disallowed_methods, reason = "tests start real processes")]
 
     use super::*;
-    use crate::agent::gate::Origin;
-    use crate::agent::{AgentError, AgentSettings};
+    use crate::agent::gate::{Origin, Roles};
+    use crate::agent::{Activity, Agent, AgentError, AgentSettings, Health, Subject};
     use crate::layout::Layout;
+    use crate::os::dir::Dir;
     use crate::os::environment::Passed;
-    use crate::os::process::Identity;
+    use crate::os::process::{self, Identity};
     use crate::os::{clock, proc_fs};
     use crate::switch::process::own_commands::OwnCommands;
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
     use std::process::{Child, Command};
     use std::time::Duration;
 
@@ -288,6 +289,85 @@ mod tests {
         let mut child = child;
         crate::os::process::end_group(&mut child).unwrap();
         kill(&former);
+    }
+
+    /// An agent whose children are all services, or all jobs; it is always idle.
+    struct Known {
+        services: bool,
+        user: Option<&'static str>,
+    }
+
+    impl Agent for Known {
+        fn activity(&self, _: Subject<'_>) -> Activity {
+            Activity::Idle
+        }
+
+        fn is_service(&self, _: &proc_fs::Process) -> bool {
+            self.services
+        }
+
+        fn user(&self) -> Option<String> {
+            self.user.map(str::to_owned)
+        }
+
+        fn health(&self, _: Subject<'_>) -> Health {
+            Health::Unknown("nobody asks".to_owned())
+        }
+
+        fn watches(&self) -> Vec<PathBuf> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn what_belongs_to_the_agent_is_no_job_and_neither_is_what_runs_below_it() {
+        let root = tempfile::tempdir().unwrap();
+        let (mut processes, leaders) = two(root.path());
+        let (mut child, leader) = parent();
+        let below = |processes: &mut Processes, services, core: &Identity| {
+            let running = &mut processes.running[0];
+            (running.record.leader, running.record.core) = (leader.clone(), vec![core.clone()]);
+            running.agent = Ok(Box::new(Known { services, user: None }));
+            running.below().unwrap()
+        };
+        assert_eq!(below(&mut processes, false, &leader), 1);
+        assert_eq!(below(&mut processes, true, &leader), 0);
+        assert_eq!(below(&mut processes, true, &leaders[0]), 1, "only a child of the agent itself is one");
+        crate::os::process::end_group(&mut child).unwrap();
+        leaders.iter().for_each(kill);
+    }
+
+    #[test]
+    fn a_process_that_has_finished_is_ended_also_where_that_cannot_be_recorded() {
+        let root = tempfile::tempdir().unwrap();
+        let (mut processes, [former, trial]) = two(root.path());
+        processes.running[0].record.finishing = true;
+        processes.running[0].agent = Ok(Box::new(Known { services: false, user: None }));
+        let run = processes.layout.run(&processes.instance);
+        std::fs::create_dir_all(run.parent().unwrap()).unwrap();
+        std::fs::write(&run, "no directory").unwrap();
+        processes.end_finished(clock::since_boot()).unwrap_err();
+        let end = clock::since_boot() + Duration::from_secs(10);
+        while former.is_alive().unwrap() {
+            assert!(clock::since_boot() < end, "it lives");
+            std::thread::yield_now();
+        }
+        kill(&trial);
+    }
+
+    #[test]
+    fn a_gate_that_vanished_is_made_again_for_the_user_of_a_guard_that_another_supervisor_started() {
+        let root = tempfile::tempdir().unwrap();
+        let (mut processes, leaders) = two(root.path());
+        // Only root can give directories away.
+        let user = (process::user() == 0).then_some("daemon");
+        processes.running[0].agent = Ok(Box::new(Known { services: false, user }));
+        processes.running[0].guarded = true;
+        processes.assign(&Roles { slots: Vec::new(), announce: None, prove: 0, prover: None }).unwrap();
+        let claims = Dir::open(&processes.gate.path().join("claims")).unwrap();
+        let expected = user.and_then(process::user_number).unwrap_or(process::user());
+        assert_eq!(claims.stat_self().unwrap().uid, expected);
+        leaders.iter().for_each(kill);
     }
 
     #[test]

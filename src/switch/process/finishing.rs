@@ -4,6 +4,7 @@ use crate::agent::Job;
 use crate::agent::gate::{GateRole, GuardReport, Origin};
 use crate::os::OsError;
 use crate::os::process::SignalNumber;
+use crate::switch::gate::gatekeeper::Gatekeeper;
 use crate::switch::journal::kind::ProcessKind;
 use crate::switch::process::Processes;
 use crate::switch::process::running::{Frozen, Look, Running};
@@ -76,41 +77,56 @@ impl Processes {
 
     /// Ends the processes that have finished their jobs. A process without reports is ended once it has no child processes.
     pub fn end_finished(&mut self, now: Duration) -> Result<(), OsError> {
+        let mut outcome = Ok(());
         let mut news = false;
         for running in self.running.iter_mut().filter(|running| running.is_finishing()) {
-            let pid = running.record.leader.pid;
-            let report = self.gate.report(pid);
-            let age = report.as_ref().map_or(f64::MAX, |report| now.as_secs_f64() - report.updated);
-            let report = report.filter(|report| report.is_fresh(now.as_secs_f64()));
-            let done = match &report {
-                None if age < SILENCE_MAXIMUM_SECONDS => false,
-                Some(report) => report.role == GateRole::Closed && report.unfinished().is_none(),
-                None => running.below()? == 0 && !running.observer().is_ok_and(crate::agent::Agent::runs_jobs_inside),
-            };
-            if !done || running.unreported(report.as_ref()).is_some() {
-                continue;
-            }
-            if report.is_some() {
-                running.halt(report.as_ref())?;
-                // Its guard may have written a report just before the freeze.
-                let report: Option<GuardReport> = self.gate.report(pid);
-                if running.judge(report.as_ref(), Look::Beside)? != Frozen::Idle {
-                    continue;
+            match has_finished(running, &self.gate, now) {
+                Ok(true) => {
+                    running.record.being_ended = true;
+                    news = true;
+                    info!(process = running.record.leader.pid, "the old process has finished its jobs, and is ended");
                 }
+                Ok(false) => {}
+                Err(error) => outcome = outcome.and(Err(error)),
             }
-            running.record.being_ended = true;
-            news = true;
-            info!(process = pid, "the old process has finished its jobs, and is ended");
         }
-        if !news {
-            return Ok(());
+        if news {
+            outcome = outcome.and(self.save());
         }
-        self.save()?;
+        // Also where the record cannot be saved: such a process is paused, and nothing looks at it again.
         for running in self.running.iter().filter(|running| running.record.finishing && running.record.being_ended) {
             for identity in running.record.all() {
-                identity.signal(SignalNumber::KILL)?;
+                outcome = outcome.and(identity.signal(SignalNumber::KILL).map(drop));
             }
         }
-        Ok(())
+        outcome
     }
+}
+
+/// Whether a process has finished its jobs. One whose guard reports is paused then.
+fn has_finished(running: &mut Running, gate: &Gatekeeper, now: Duration) -> Result<bool, OsError> {
+    let pid = running.record.leader.pid;
+    let report = gate.report(pid);
+    let age = report.as_ref().map_or(f64::MAX, |report| now.as_secs_f64() - report.updated);
+    let report = report.filter(|report| report.is_fresh(now.as_secs_f64()));
+    let done = match &report {
+        None if age < SILENCE_MAXIMUM_SECONDS => false,
+        Some(report) => report.role == GateRole::Closed && report.unfinished().is_none(),
+        None => running.below()? == 0 && !running.observer().is_ok_and(crate::agent::Agent::runs_jobs_inside),
+    };
+    if !done || running.unreported(report.as_ref()).is_some() {
+        return Ok(false);
+    }
+    if report.is_none() {
+        return Ok(true);
+    }
+    let judged = running.halt(report.as_ref()).and_then(|()| {
+        // Its guard may have written a report just before the freeze.
+        let report: Option<GuardReport> = gate.report(pid);
+        running.judge(report.as_ref(), Look::Beside)
+    });
+    if judged.is_err() {
+        running.thaw()?;
+    }
+    Ok(judged? == Frozen::Idle)
 }

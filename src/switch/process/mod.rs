@@ -322,7 +322,9 @@ impl Processes {
 
     /// Writes the roles; returns the serial number that the guards have to follow.
     pub fn assign(&mut self, roles: &Roles) -> Result<u64, OsError> {
-        self.gate.publish(roles)
+        let mut running = self.running.iter_mut().filter(|running| running.guarded && running.leads());
+        // Asked anew: an earlier supervisor may have started them.
+        self.gate.publish(roles, || running.find_map(Running::user))
     }
 
     /// Directories whose changes may mean that a process has become idle.
@@ -375,7 +377,7 @@ impl Processes {
             .is_some_and(|running| running.observer().is_ok_and(crate::agent::Agent::runs_jobs_inside))
     }
 
-    /// The number of the leader's descendants that are not the agent itself.
+    /// The number of the leader's descendants that are neither the agent itself nor its services.
     pub fn below(&self, which: ProcessKind<'_>) -> Result<usize, OsError> {
         self.usable(which).map_or(Ok(0), Running::below)
     }

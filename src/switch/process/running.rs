@@ -5,6 +5,7 @@ use crate::agent::{Activity, Agent, AgentError, AgentKind, AgentSettings, Health
 use crate::crash_point;
 use crate::layout::Layout;
 use crate::name::InstanceName;
+use crate::os::proc_fs::Process;
 use crate::os::process::{Identity, SignalNumber};
 use crate::os::{OsError, children, clock, proc_fs, process};
 use crate::store::StoreError;
@@ -12,6 +13,7 @@ use crate::switch::process::{INSTANCE_VARIABLE, LEADER_VARIABLE, RELEASE_VARIABL
 use crate::version::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, ExitStatus};
@@ -303,11 +305,20 @@ impl Running {
         }
     }
 
-    /// The number of the leader's descendants that are not the agent itself.
+    /// The number of the leader's descendants that are neither the agent itself nor its services.
     pub(in crate::switch) fn below(&self) -> Result<usize, OsError> {
-        let below = proc_fs::descendants(self.record.leader.pid)?;
         let own = |pid| self.record.core.iter().any(|identity| identity.pid == pid);
-        Ok(below.iter().filter(|process| process.is_alive() && !own(process.pid)).count())
+        let is_service = |process: &Process| self.agent.as_ref().is_ok_and(|agent| agent.is_service(process));
+        let (mut services, mut count) = (BTreeSet::new(), 0);
+        // Each process comes after its parent.
+        for process in proc_fs::descendants(self.record.leader.pid)?.iter().filter(|process| !own(process.pid)) {
+            if services.contains(&process.parent) || (own(process.parent) && is_service(process)) {
+                services.insert(process.pid);
+            } else if process.is_alive() {
+                count += 1;
+            }
+        }
+        Ok(count)
     }
 
     pub(in crate::switch) fn stands_still(&self) -> Result<bool, OsError> {

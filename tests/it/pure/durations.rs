@@ -62,6 +62,7 @@ const TABLE: &[(Of, &[&str])] = &[
     (Constant("missing.py", "DOUBT_SECONDS"), &["was caught up for {}"]),
     (Constant("subscriptions.py", "STANDING_SECONDS"), &["at least {} ago"]),
     (Constant("singletons.py", "CLEANING_SECONDS"), &["Every {} the guard"]),
+    (Constant("singletons.py", "ENGINES_SECONDS"), &["is started again within {}"]),
     (Constant("singletons.py", "LONGEST_WAIT_SECONDS"), &["waits for that file for {}"]),
     (Constant("claims.py", "KEPT_SECONDS"), &["deletes a claim {} after", "hangs for over {}"]),
     (Constant("owed.py", "REMEMBERED_SECONDS"), &["more than {} late", "its claims of the last {}"]),

@@ -27,7 +27,9 @@ FORWARDED = "__sidle_forwarded"
 
 
 def _tag(package):
-    return package.partition(TAG_END)[0].decode("utf-8", "replace")
+    # Without a copy of the rest, which may be megabytes.
+    end = package.find(TAG_END)
+    return package[:end if end >= 0 else None].decode("utf-8", "replace")
 
 
 def _unpack(package):
@@ -37,7 +39,7 @@ def _unpack(package):
 
 
 class Watch:
-    """One event that main passes on: counted until the master has acknowledged it."""
+    """One event that main passes on: counted until the master has acknowledged it. `note` must not keep what is sent: that may be big, and take long."""
 
     def __init__(self, jobs, note):
         self.jobs = jobs
@@ -57,10 +59,10 @@ class Watch:
             load = _unpack(package)
             if load.get("cmd") == "_return":
                 guard.job_log.write("sending", load.get("jid"))
-                return cls(guard.jobs, lambda: guard.jobs.returned(load.get("jid"), master))
+                return cls(guard.jobs, functools.partial(guard.jobs.returned, load.get("jid"), master))
         elif tag.startswith(SCHEDULED):
             load = _unpack(package)
-            return cls(guard.jobs, lambda: guard.jobs.schedule_returned(load.get("schedule"), load.get("pid")))
+            return cls(guard.jobs, functools.partial(guard.jobs.schedule_returned, load.get("schedule"), load.get("pid")))
         return cls(guard.jobs, lambda: None)
 
     def end(self):

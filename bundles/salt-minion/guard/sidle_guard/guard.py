@@ -7,6 +7,7 @@ import os
 import time
 
 from . import masters, options, proof
+from .alarm import Alarm
 from .claims import Claims
 from .coroutines import finish
 from .decision import DROP, RUN
@@ -70,6 +71,8 @@ class Guard:
         self.inherited = False
         # Jobs that were held, and are Salt's as soon as its loop has gone round.
         self._given = collections.deque()
+        self.alarm = Alarm(self.loop, self._tick_late)
+        self._next_tick = None
         self._announcing = set()
         self._failed = set()
         self._role = slot.first_role
@@ -163,6 +166,7 @@ class Guard:
         """Start the loop."""
         self.singletons.note_configuration()
         self._tick()
+        self.alarm.begin()
 
     def count_uses(self, wanted):
         """Begin to count which functions are called."""
@@ -175,12 +179,18 @@ class Guard:
     def _tick(self):
         if not self.acts():
             return
+        self.alarm.beat()
         try:
             self.attempt("act on the roles", self._look)
             self.attempt("count what is used", lambda: self.uses.look(self._folds_uses()))
             self.attempt("write the report", self.write_report)
         finally:
-            self.loop.call_later(POLL_SECONDS, self._tick)
+            self._next_tick = self.loop.call_later(POLL_SECONDS, self._tick)
+
+    def _tick_late(self):
+        """Look now: the loop's clock was set back, and the next look would wait until it is the old time again."""
+        self.loop.remove_timeout(self._next_tick)
+        self._tick()
 
     def _look(self):
         self.jobs.look()

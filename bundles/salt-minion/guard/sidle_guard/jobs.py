@@ -57,7 +57,8 @@ class Jobs:
         self.passing = 0
         # What was on its way before the guard was there.
         self.inherited = []
-        self._known = collections.OrderedDict()
+        # By job id: what its loads are, in the order in which they are started.
+        self._known: collections.OrderedDict[str, collections.deque[tuple[str, bool]]] = collections.OrderedDict()
         # Main's bus: it reads one event a round.
         self.bus = Quiet()
 
@@ -70,10 +71,18 @@ class Jobs:
         fun = data.get("fun")
         what = fun if isinstance(fun, str) else ",".join(map(str, fun or ()))
         goes_on = bool(data.get("ret") or returners or data.get("resource_targets"))
-        self._known[str(data.get("jid"))] = (what, goes_on)
+        # 3008: one job id has a load for each resource, and all of them may have been held.
+        self._known.setdefault(str(data.get("jid")), collections.deque(maxlen=MOST_REMEMBERED)).append((what, goes_on))
         while len(self._known) > MOST_REMEMBERED:
             self._known.popitem(last=False)
         return what
+
+    def _recall(self, jid):
+        loads = self._known.get(jid)
+        found = loads.popleft() if loads else ("", False)
+        if not loads:
+            self._known.pop(jid, None)
+        return found
 
     def begin(self, data, what):
         """Salt is asked to start it; gives a token for `begun`."""
@@ -101,7 +110,7 @@ class Jobs:
             self.running.append(Job(found["scheduled"], what, process, schedule=found["schedule"]))
         else:
             self.log("started", found["jid"])
-            what, goes_on = self._known.pop(found["jid"], ("", False))
+            what, goes_on = self._recall(found["jid"])
             self.running.append(Job(found["jid"], what, process, master=master, goes_on=goes_on))
 
     def returned(self, jid, master):

@@ -62,6 +62,9 @@ class OwedClaims:
         """Once a round: make what is missing; `beside`: another process lives, and may look for them."""
         owing = bool(self._owed)
         self._forget(REMEMBERED_SECONDS if beside else OWED_SECONDS)
+        if len(self._round) > 2 * len(self._mine) + LOOKED_FOR:
+            # A process alone searches for nothing, and would keep the name of each claim for ever.
+            self._round = collections.deque(dict.fromkeys(claim for claim in self._round if claim in self._mine))
         if beside:
             self._search()
         try:

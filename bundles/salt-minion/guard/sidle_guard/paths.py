@@ -1,8 +1,9 @@
 """The sockets and the pid file: own paths for each slot, and the default paths for the process with the singletons.
 
 Two minions on one configuration would take each other's sockets and refuse each other's pid file.
-So each process has a directory named by its slot below the configured `sock_dir`, with its sockets, its pid file and Salt's
-process_responsibility_*.pid. Programs that use the default paths (salt-call, scripts, monitoring, a second minion that looks for the first)
+So each process has a directory named by its slot below the configured `sock_dir`, with its sockets. Its pid file and Salt's
+process_responsibility_*.pid lie in the gate: Salt writes them as root before it becomes another user, through any link, so they must not lie
+where that user can make one. Programs that use the default paths (salt-call, scripts, monitoring, a second minion that looks for the first)
 find the process with the singletons.
 """
 
@@ -34,6 +35,7 @@ class Paths:
         self.slot = slot
         self.conf_file = None
         self.sock_dir = None
+        self.pidfile = None
         self.default_sock_dir = None
         self.default_pidfile = None
         self.sockets = ()
@@ -62,7 +64,7 @@ class Paths:
             # Salt sleeps that long before it does anything, for the sake of masters after a power cut. A switch has its own `--splay`.
             opts["random_startup_delay"] = 0
         opts["sock_dir"] = self.sock_dir
-        opts["pidfile"] = os.path.join(self.sock_dir, "minion.pid")
+        opts["pidfile"] = self.pidfile
 
     def inherit(self, opts):
         """Give a minion that listens at the default paths a second way to its sockets, for when the first leads elsewhere."""
@@ -97,8 +99,8 @@ class Paths:
         return os.path.join(self.sock_dir, os.path.basename(path))
 
     def is_own(self, path):
-        """Whether this main process has a file in its own directory."""
-        return self.sock_dir is not None and self.default_pidfile and os.path.dirname(path) == self.sock_dir
+        """Whether this is what Salt calls this main process's file of responsibility."""
+        return bool(self.pidfile and self.default_pidfile and path == mantle.beside(self.pidfile))
 
     def is_of_this_minion(self, pid):
         """Whether a process belongs to a slot of this minion: its own, or another process of a switch."""
@@ -143,6 +145,7 @@ class Paths:
             self.conf_file = opts.get("conf_file")
             self.loaded_signature = config_signature(self.conf_file, opts)
             self.default_sock_dir, self.sock_dir, self.sockets = default, own, sockets
+            self.pidfile = self.slot.path(f"{self.slot.leader}.pid")
             self.default_pidfile = self.default_pidfile or opts.get("pidfile")
 
     def _is_main(self):
@@ -155,7 +158,8 @@ class Paths:
         """Make the directories and the pid file as root, before Salt becomes `user`."""
         # Also for a main that Salt's parent started again: what its predecessor left is no use.
         shutil.rmtree(self.sock_dir, ignore_errors=True)
-        _unlink(self.sock_dir)
+        for path in (self.sock_dir, self.pidfile, mantle.beside(self.pidfile)):
+            _unlink(path)
         directories = [self.default_sock_dir, self.sock_dir]
         directories += [self.slot.path(name) for name in ("claims", "slots", "handover")]
         owner = _owner(user)
@@ -320,9 +324,13 @@ def _link(path):
 
 
 def _read(path):
+    """Read such a file; None: there is none. Never through a link: what root has read may be written again for another user."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(LONGEST_FILE_BYTES)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return os.read(descriptor, LONGEST_FILE_BYTES).decode("utf-8", "replace")
+        finally:
+            os.close(descriptor)
     except OSError:
         return None
 

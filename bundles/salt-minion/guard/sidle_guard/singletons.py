@@ -17,6 +17,8 @@ ENGINE_STOP_SECONDS = 2.0
 # Checking the default paths and old claims costs a few system calls.
 UPKEEP_SECONDS = 1.0
 CLEANING_SECONDS = 300.0
+# As often as Salt looks for engines that have ended.
+ENGINES_SECONDS = 10.0
 
 
 class Singletons:
@@ -31,7 +33,7 @@ class Singletons:
         self._ending = {}
         self._wanted_since = self._wanted_serial = None
         self._given_up_at = 0.0
-        self._upkept = self._cleaned = 0.0
+        self._upkept = self._cleaned = self._engines_seen = 0.0
         self._swept = None
         self._began = seconds_since_boot()
         self.known_schedule = set()
@@ -78,6 +80,9 @@ class Singletons:
             if roles and roles.serial != self._swept:
                 self._swept = roles.serial
                 self.guard.attempt("sweep", lambda: self.guard.paths.sweep(roles.slots))
+        if self.held and now - self._engines_seen >= ENGINES_SECONDS:
+            self._engines_seen = now
+            self._restart_engines()
 
     def _others_gave_up(self, roles):
         others = [leader for leader in roles.slots if leader != self.guard.slot.leader] if roles else []
@@ -95,7 +100,7 @@ class Singletons:
         guard.attempt("show the default paths", guard.paths.show)
         guard.attempt("take over schedule and beacons", lambda: self._take_over(roles))
         waiting, self.engines = self.engines, []
-        for opts, arguments, options in waiting:
+        for opts, arguments, options in filter(_is_served, waiting):
             guard.attempt("start engines", lambda: self.start_engines(opts, *arguments, **options))
         guard.attempt("refresh", lambda: events.catch_up(guard))
         for minion in guard.minions():
@@ -223,12 +228,19 @@ class Singletons:
             if opts.get("engines"):
                 self.engines.append((opts, arguments, options))
             return None
+        self._engine_managers = {manager: asked for manager, asked in self._engine_managers.items() if _is_served(asked)}
         self._engine_managers[id(arguments[0])] = (opts, arguments, options)
         return self.guard.original("salt.engines.start_engines")(opts, *arguments, **options)
 
     def inherit_engines(self, opts, manager):
         """Those of a minion object that was there before the guard."""
         self._engine_managers[id(manager)] = (opts, (manager,), {})
+
+    def _restart_engines(self):
+        """Let Salt start engines again that have died. Its own loop for that ends for good when it finds none: in each process that gets
+        the singletons later than its minion objects."""
+        for _, arguments, _ in list(self._engine_managers.values()):
+            self.guard.attempt("start engines again", arguments[0].check_children)
 
     def _stop_engines(self):
         for opts, arguments, options in self._engine_managers.values():
@@ -249,6 +261,12 @@ class Singletons:
                 del self._ending[pid]
             elif now >= deadline:
                 os.kill(pid, signal.SIGKILL)
+
+
+def _is_served(asked):
+    """Whether the minion object that asked for these engines is still there: Salt has stopped the manager of one that it left."""
+    _, arguments, _ = asked
+    return getattr(arguments[0], "_restart_processes", True)
 
 
 def config_signature(conf_file, opts):

@@ -247,6 +247,18 @@ class OwedClaimsTest(unittest.TestCase):
         os.unlink(os.path.join(self.claims.directory, self.names[-1]))
         self.assertTrue(self.owed.are_lost())
 
+    def test_a_process_alone_keeps_no_names_of_claims_that_it_has_forgotten(self):
+        for number in range(5000):
+            self.owed.remember(f"{number:032x}", on_disk=True)
+            self.owed._mine[f"{number:032x}"] -= owed.OWED_SECONDS + 1
+            self.owed.look(beside=False)
+        self.assertLess(len(self.owed._round), 3 * len(self.names))
+        last = self.names[-1]
+        self.owed.remember(last, on_disk=True)
+        os.unlink(os.path.join(self.claims.directory, last))
+        self.owed.look(beside=True)
+        self.assertIn(last, self.there(), "the next look beside another process finds what is missing")
+
     def test_a_process_alone_looks_for_nothing(self):
         os.unlink(os.path.join(self.claims.directory, self.names[0]))
         self.owed.look(beside=False)

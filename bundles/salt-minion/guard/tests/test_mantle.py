@@ -140,6 +140,40 @@ class MantleTest(unittest.TestCase):
         self.assertEqual(os.stat(self.default).st_ino, before)
         self.assertEqual(pathlib.Path(self.default).read_text(encoding="utf-8"), "{}")
 
+    def test_what_salt_writes_as_root_lies_where_its_user_can_make_no_link(self):
+        gate = os.path.join(self.folder, "gate")
+        given = {}
+        with unittest.mock.patch.object(paths, "_owner", lambda user: (1, 1)), \
+                unittest.mock.patch.object(paths, "_give", lambda path, owner: given.update({path: owner})), \
+                unittest.mock.patch.object(paths.os, "fchown"):
+            places, claimed = self.process("active")
+        self.assertTrue(claimed)
+        written = [places.pidfile, mantle.beside(places.pidfile)]
+        self.assertEqual({os.path.dirname(path) for path in written}, {gate})
+        self.assertIn(places.sock_dir, given)
+        self.assertNotIn(gate, given)
+        # What a predecessor of the same slot left, which its parent has not waited for, stops nobody.
+        for path in written:
+            pathlib.Path(path).write_text("left", encoding="utf-8")
+        places.prepared_by = None
+        places.move({"id": "m", "sock_dir": places.default_sock_dir, "user": "root"})
+        self.assertFalse(any(map(os.path.exists, written)))
+
+    def test_what_root_publishes_for_another_user_is_not_read_through_a_link(self):
+        secret = os.path.join(self.folder, "secret")
+        pathlib.Path(secret).write_text("secret", encoding="utf-8")
+        os.makedirs(os.path.dirname(self.default))
+        os.symlink(secret, self.default)
+        places, _ = self.process("standby")
+        os.unlink(self.default)
+        os.symlink(secret, self.default)
+        with unittest.mock.patch.object(paths, "_owner", lambda user: (os.getuid(), os.getgid())):
+            places.keep_writable(self.default, None)
+        self.assertTrue(os.path.islink(self.default), "nothing was published")
+        os.unlink(self.default)
+        os.mkfifo(self.default)
+        places.keep_writable(self.default, None)
+
     def test_a_program_that_is_no_main_of_the_guards_is_salts_own(self):
         places, _ = self.process("active")
         elsewhere = os.path.join(self.folder, "elsewhere.pid")

@@ -1,6 +1,8 @@
 """The parts that know nothing of Salt: python3 -m unittest discover -s bundles/salt-minion/guard"""
 
 import datetime
+import functools
+import gc
 import hashlib
 import os
 import pathlib
@@ -11,6 +13,7 @@ import tempfile
 import time
 import unittest
 import unittest.mock
+import weakref
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
@@ -592,6 +595,16 @@ class JobsTest(unittest.TestCase):
         self.rest()
         self.assertEqual(self.jobs.alive(), [])
 
+    def test_each_load_of_one_job_is_remembered_until_it_starts(self):
+        loads = [{"jid": "1", "fun": "test.ping", "resource_targets": [{"id": "a"}, {"id": "b"}]}] * 3
+        for load in loads:
+            self.jobs.remember(load, None)
+        for _ in loads:
+            self.jobs.add(Process("ProcessPayload(jid=1)"), "m", lambda name: None)
+            self.jobs.returned("1", "m")
+        self.assertEqual(self.jobs.alive(), [{"id": "1", "what": "test.ping", "pid": 7}] * 3, "none has ended with its return")
+        self.assertFalse(self.jobs._known, "what has started is not kept")
+
     def rest(self):
         for _ in range(quiet.LOOKS + 1):
             self.jobs.look()
@@ -742,6 +755,26 @@ class EventsTest(unittest.TestCase):
             with unittest.mock.patch.object(events, "_unpack", lambda package, load=load: load):
                 events.Watch.begin(Guard, minion, tag).end()
             self.assertEqual(steps, told)
+
+    def test_a_return_that_takes_long_keeps_no_copy_of_what_is_sent(self):
+        class Load(dict):
+            """One that can be waited for."""
+
+        class Guard:
+            jobs = globals()["jobs"].Jobs(lambda *step: None)
+            job_log = unittest.mock.Mock()
+
+        minion = unittest.mock.Mock(opts={"master": "m"})
+        packages = {b"__master_req_channel_payload/1/m\n\n": {"cmd": "_return", "jid": "7"}, b"__schedule_return\n\n": {"schedule": "s", "pid": 7}}
+        for package, content in packages.items():
+            load = Load(content)
+            seen = weakref.ref(load)
+            with unittest.mock.patch.object(events, "_unpack", functools.partial(dict.pop, {package: load})):
+                watch = events.Watch.begin(Guard, minion, package)
+            del load
+            gc.collect()
+            self.assertIsNone(seen(), package)
+            watch.end()
 
     def test_a_command_that_nobody_follows_yet_does_not_overrule_the_file(self):
         self.assertEqual(self.touched(None).touched_schedule, set())

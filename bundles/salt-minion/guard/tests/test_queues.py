@@ -295,3 +295,57 @@ class DutiesTest(unittest.TestCase):
             del fired[:]
             pop(None)
             self.assertEqual(fired, expected, (pops, role))
+
+
+class Manager:
+    """Salt's manager of processes: as much as the guard asks of it."""
+
+    def __init__(self):
+        self._process_map, self._restart_processes, self.looks = {}, True, 0
+
+    def check_children(self):
+        self.looks += 1
+
+
+class EnginesTest(unittest.TestCase):
+    """Engines run in the process with the singletons, and are started again there."""
+
+    def setUp(self):
+        self.guard, self.started = unittest.mock.Mock(), []
+        self.guard.attempt = lambda _what, act: act()
+        self.guard.minions.return_value, self.guard.schedule.return_value = [], None
+        self.guard.original.return_value = lambda _opts, manager: self.started.append(manager)
+        self.guard.paths.show.return_value = True
+        self.guard.singletons.missed = {}
+        self.singletons = self.guard.singletons = singletons.Singletons(self.guard)
+        self.singletons._take_over = self.singletons._hand_over = lambda roles: None
+
+    def at(self, role, *seconds):
+        for second in seconds:
+            self.singletons.follow(role, None, second)
+
+    def test_who_takes_them_up_looks_after_them_as_salt_does(self):
+        manager = Manager()
+        self.singletons.start_engines({"engines": ["a"]}, manager)
+        self.at("standby", 100, 110, 120)
+        self.assertEqual((self.started, manager.looks), ([], 0))
+        self.at("active", 130, 131, 139, 140, 141, 150)
+        self.assertEqual((self.started, manager.looks), ([manager], 3))
+        self.at("draining", 160, 170)
+        self.assertEqual(manager.looks, 3, "they are another process's")
+        self.at("active", 180, 190)
+        self.assertEqual((self.started, manager.looks), ([manager, manager], 5), "given back")
+
+    def test_a_minion_object_that_salt_has_left_gets_none(self):
+        for held in (False, True):
+            first, second = Manager(), Manager()
+            self.singletons.held = held
+            self.singletons.start_engines({"engines": ["a"]}, first)
+            first._restart_processes = False
+            self.singletons.start_engines({"engines": ["a"]}, second)
+            self.at("draining", 200)
+            self.started.clear()
+            self.at("active", 300)
+            self.assertEqual(self.started, [second], held)
+            self.at("draining", 400)
+            self.singletons.engines.clear()
