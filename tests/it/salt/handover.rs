@@ -7,6 +7,7 @@ mod broken;
 mod chain;
 mod cluster;
 mod damage;
+mod engines;
 mod failover;
 mod kinds;
 mod manage;
