@@ -274,3 +274,26 @@ fn temporary_name(name: &OsStr) -> OsString {
     temporary.push(".new");
     temporary
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each level took a descriptor: a tree of ten thousand levels, which any user can make, stayed for ever.
+    #[test]
+    fn a_tree_is_removed_however_deep_it_is() {
+        let place = tempfile::tempdir().unwrap();
+        let top = Dir::open(place.path()).unwrap();
+        top.make_dir("tree", 0o700).unwrap();
+        let mut at = top.child("tree").unwrap();
+        for level in 0..3 * EMPTIED_LEVELS {
+            for name in ["below", "beside"] {
+                at.make_dir(name, if name == "beside" { 0o500 } else { 0o700 }).unwrap();
+            }
+            at.replace_symlink(Path::new("/"), "link").unwrap();
+            at = at.child("below").unwrap_or_else(|error| panic!("level {level}: {error}"));
+        }
+        top.remove_tree("tree").unwrap();
+        assert!(top.names().unwrap().is_empty());
+    }
+}
