@@ -374,11 +374,14 @@ def unused_extras():
 def is_whole(package):
     """Whether each Python file of a package is as pip listed it."""
     try:
-        files = [file for file in package.files or () if file.hash and file.suffix == ".py"]
-        found = [base64.urlsafe_b64encode(hashlib.new(file.hash.mode, file.read_binary()).digest()) for file in files]
-        return all(value.rstrip(b"=").decode() == file.hash.value for value, file in zip(found, files))
+        return all(digest_of(file) == file.hash.value for file in package.files or () if file.hash and file.suffix == ".py")
     except (OSError, ValueError):
         return False
+
+
+def digest_of(file):
+    """The digest of a package's file as it is now, as pip writes it."""
+    return base64.urlsafe_b64encode(hashlib.new(file.hash.mode, file.read_binary()).digest()).rstrip(b"=").decode()
 
 
 def redirect(opts, scratch):
