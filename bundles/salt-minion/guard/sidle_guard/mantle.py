@@ -55,6 +55,8 @@ def wrap(module, paths):
             log.exception("sidle-guard: cannot look for another minion")
         claimed = original(file_name)
         if claimed:
+            # A main that Salt's parent starts again has no right to make it anew: it writes into this one.
+            paths.give_to_user(file_name)
             # While it may: Salt is about to give up its rights. A file that names another main process of this minion stays as it is.
             paths.keep_writable(default, None if holder else content(module))
         return claimed

@@ -35,6 +35,7 @@ class Paths:
         self.slot = slot
         self.conf_file = None
         self.sock_dir = None
+        self.owner = None
         self.pidfile = None
         self.default_sock_dir = None
         self.default_pidfile = None
@@ -162,7 +163,7 @@ class Paths:
             _unlink(path)
         directories = [self.default_sock_dir, self.sock_dir]
         directories += [self.slot.path(name) for name in ("claims", "slots", "handover")]
-        owner = _owner(user)
+        owner = self.owner = _owner(user)
         for directory in directories:
             try:
                 os.makedirs(directory, exist_ok=True)
@@ -172,6 +173,14 @@ class Paths:
         if owner and self.slot.first_role == "active" and self.default_pidfile:
             # Later there is no right to make it in the directory, only to write into it.
             self.keep_writable(self.default_pidfile, f"{os.getpid()}\n")
+
+    def give_to_user(self, path):
+        """Give a file to the user that this process is about to become; never what a link leads to."""
+        try:
+            if self.owner and os.geteuid() == 0:
+                os.chown(path, *self.owner, follow_symlinks=False)
+        except OSError as error:
+            log.warning("sidle-guard: cannot give %s to the minion's user: %s", path, error)
 
     def show(self):
         """Link the default paths to this process; gives whether all links are there."""
