@@ -113,6 +113,8 @@ def main():
     own = {"schema": SCHEMA, "python": "{}.{}.{}".format(*sys.version_info), "sealed": sealed, **layer()}
     told = of_child(output, arguments.seconds)
     if told is not None:
+        if told.pop("is_without_extras", False):
+            own.update(extras=[], packages=sorted(own.get("own_versions", ())))
         send(output, {**told, **own})
     report = {"version": None, **rehearse(directory, scratch, highstate)}
     report["seconds"] = round(time.monotonic() - started, 2)
@@ -289,7 +291,9 @@ def rehearse(directory, scratch, highstate):
             stage.has_own_pillar = opts.get("file_client") == "local" and not opts.get("use_master_when_local")
             redirect(opts, scratch)
             become(opts, scratch)
-            stage.problems += unused_extras()
+            unused = unused_extras()
+            report["is_without_extras"] = bool(unused)
+            stage.problems += unused
             reached = "grains"
             report["grains"] = stage.grains(opts)
             reached = "modules"
@@ -374,7 +378,9 @@ def unused_extras():
 def is_whole(package):
     """Whether each Python file of a package is as pip listed it."""
     try:
-        return all(digest_of(file) == file.hash.value for file in package.files or () if file.hash and file.suffix == ".py")
+        # Commands, which pip moves elsewhere, begin with "..".
+        files = [file for file in package.files or () if file.hash and file.suffix == ".py" and file.parts[0] != ".."]
+        return all(digest_of(file) == file.hash.value for file in files)
     except (OSError, ValueError):
         return False
 

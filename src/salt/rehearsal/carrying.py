@@ -83,15 +83,17 @@ class Place:
         whole = [package for package in packages if self.is_whole(package)]
         if len(whole) != 1:
             versions = " and ".join(sorted(str(package.version) for package in packages))
-            raise Refusal(f"{self.path} lists {name} as {versions}, and it cannot be told which of them is there: install it there anew, alone")
+            raise Refusal(f"{self.path} lists {name} as {versions}, and it cannot be told which of them is there: remove the .dist-info directory of the other")
         return whole[0]
 
     def is_whole(self, package):
         """Tell whether each file is as pip listed it."""
         try:
             for file in package.files or ():
-                if file.hash and not str(file).endswith(".pyc"):
-                    found = hashlib.new(file.hash.mode, self.read(os.path.normpath(str(file)))[0]).digest()
+                path = os.path.normpath(str(file))
+                # Others are commands, which pip moves elsewhere.
+                if file.hash and not path.startswith(("/", "..")) and not path.endswith(".pyc"):
+                    found = hashlib.new(file.hash.mode, self.read(path)[0]).digest()
                     if base64.urlsafe_b64encode(found).rstrip(b"=").decode() != file.hash.value:
                         return False
         except (OSError, ValueError, Refusal):

@@ -51,19 +51,23 @@ pub(super) fn lay(work: &Dir, building: &Building, former: &Path) -> Result<(), 
 
 fn merge_all(built: &Dir, there: &Dir, building: &Building) -> Result<(), OsError> {
     let (seals, others): (Vec<_>, Vec<_>) = built.names()?.into_iter().partition(|name| is_seal(building, name));
+    // Under names that no tool takes for a package: if this ends half way, nothing looks complete, and the next attempt has the lists of files.
     for earlier in earlier_seals(there, building, &seals)? {
-        remove_stale(built, there, building, &earlier)?;
+        let aside = stale_name(&earlier);
+        there.remove_tree(&aside)?;
+        there.rename(&earlier, there, &aside)?;
+    }
+    there.sync()?;
+    let stale = stale_seals(there, building, &seals)?;
+    for earlier in &stale {
+        remove_stale(built, there, building, earlier)?;
     }
     for name in &others {
         merge(built, there, name)?;
     }
     there.sync()?;
-    // Only now: if this ends half way, the next attempt needs their lists of files.
-    for earlier in earlier_seals(there, building, &seals)? {
-        // Of two seals nobody can tell which version is there.
-        if !seals.contains(&earlier) {
-            there.remove_tree(&earlier)?;
-        }
+    for earlier in &stale {
+        there.remove_tree(earlier)?;
     }
     for name in &seals {
         merge(built, there, name)?;
@@ -75,13 +79,33 @@ fn is_seal(building: &Building, name: &OsStr) -> bool {
     building.seals.iter().any(|end| name.to_string_lossy().ends_with(end))
 }
 
-/// The seals in the place that belong to the packages of the new seals, whatever their version.
-fn earlier_seals(there: &Dir, building: &Building, seals: &[OsString]) -> Result<Vec<OsString>, OsError> {
+/// Whether a name is the seal of a package of the new seals, whatever its version.
+fn is_of(building: &Building, name: &OsStr, seals: &[OsString]) -> bool {
     let package =
         |name: &OsStr| name.to_string_lossy().split('-').next().unwrap_or_default().to_lowercase().replace('.', "_");
-    let is_earlier =
-        |name: &OsString| is_seal(building, name) && seals.iter().any(|seal| package(seal) == package(name));
-    Ok(there.names()?.into_iter().filter(is_earlier).collect())
+    is_seal(building, name) && seals.iter().any(|seal| package(seal) == package(name))
+}
+
+fn earlier_seals(there: &Dir, building: &Building, seals: &[OsString]) -> Result<Vec<OsString>, OsError> {
+    Ok(there.names()?.into_iter().filter(|name| is_of(building, name, seals)).collect())
+}
+
+const STALE_END: &str = ".stale";
+
+fn stale_name(seal: &OsStr) -> OsString {
+    OsString::from(format!(".{}{STALE_END}", seal.to_string_lossy()))
+}
+
+/// The same of those that this or an earlier attempt has put aside.
+fn stale_seals(there: &Dir, building: &Building, seals: &[OsString]) -> Result<Vec<OsString>, OsError> {
+    let mut found = Vec::new();
+    for name in there.names()? {
+        let seal = name.to_str().and_then(|name| name.strip_prefix('.')?.strip_suffix(STALE_END));
+        if seal.is_some_and(|seal| is_of(building, OsStr::new(seal), seals)) {
+            found.push(name);
+        }
+    }
+    Ok(found)
 }
 
 /// Removes the files of an earlier version that no new package has: the agent would load them as modules of the new version. No link is followed.

@@ -172,7 +172,9 @@ fn of_two_descriptions_of_a_package_the_one_whose_files_are_there_counts() {
                 let hashed =
                     format!("{name}/__init__.py,sha256={},1", String::from_utf8(digest.stdout).unwrap().trim());
                 let text = fs::read_to_string(&listed).unwrap();
-                fs::write(&listed, text.replace(&format!("{name}/__init__.py,,"), &hashed)).unwrap();
+                let text = text.replace(&format!("{name}/__init__.py,,"), &hashed);
+                let command = format!("../bin/{name},sha256=abc,1");
+                fs::write(&listed, text.replace(&format!("../bin/{name},,"), &command)).unwrap();
             }
         }
     }
