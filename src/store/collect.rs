@@ -138,7 +138,11 @@ impl Store {
         receipts.rename(&name, &receipts, &gone)?;
         receipts.sync()?;
         crash_point!("collect.receipt");
-        versions.rename(&name, &staging, &name)?;
+        if let Err(error) = versions.rename(&name, &staging, &name) {
+            // It stays installed.
+            receipts.rename(&gone, &receipts, &name)?;
+            return Err(error.into());
+        }
         versions.sync()?;
         claimed.forget()?;
         drop(claimed);

@@ -321,6 +321,10 @@ impl Store {
         crash_point!("install.synced");
         let versions = package.child(layout::VERSIONS)?;
         fapolicyd::trust(&self.layout, &approved.manifest)?;
+        // That of an earlier tree, which is gone: this tree must not count as installed by it.
+        let receipts = Dir::open(&self.layout.receipts(&self.package))?;
+        receipts.remove_tree(&name)?;
+        receipts.sync()?;
         staging.rename_exclusive(&name, &versions, &name)?;
         crash_point!("install.renamed");
         versions.sync()?;

@@ -49,8 +49,6 @@ impl Store {
             directory.write_atomic(INDEX_NAME, &index.to_bytes(), FILE_MODE)?;
         }
         crash_point!("receipt.written");
-        // Of a release whose tree is gone.
-        receipts.remove_tree(&name)?;
         receipts.rename(&temporary, &receipts, &name)?;
         receipts.sync()?;
         crash_point!("receipt.renamed");
