@@ -19,7 +19,8 @@ impl Supervisor {
             return HEALTH_INTERVAL;
         }
         let mut journal = self.driver.journal().clone();
-        if self.resuming.is_some() && self.processes.records().next().is_none() {
+        let is_left_to_it = journal.live.as_ref().is_some_and(|live| live.phase.keeps().is_none());
+        if self.resuming.is_some() && is_left_to_it && self.processes.records().next().is_none() {
             // After a boot nothing of a switch runs. It goes on once the journal can be written.
             journal.live = None;
         }

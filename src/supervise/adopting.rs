@@ -69,8 +69,9 @@ impl Supervisor {
         if !self.unadoption.is_wanted() {
             return Duration::ZERO;
         }
-        // The journal could not be written: the agent works on until it can.
-        if let Err(error) = self.processes.thaw_all() {
+        // Where the journal could not be written, the agent works on until it can.
+        let serving = self.driver.journal().serving_process();
+        if let Some(Err(error)) = serving.map(|which| self.processes.thaw(which)) {
             self.troubled(error.to_string());
         }
         UNADOPT_INTERVAL

@@ -180,11 +180,13 @@ impl Supervisor {
         let own = Identity::own()?;
         let last = SupervisorStatus::last(&directory);
         let same = last.as_ref().is_some_and(|last| last.supervisor == own);
-        if driver.journal().live.is_none() {
+        if let (None, Some(which)) = (&driver.journal().live, driver.journal().serving_process()) {
             // An earlier supervisor may have ended between a freeze and what was to follow.
-            processes.thaw_all()?;
+            processes.thaw(which)?;
         }
-        let before = if same { Before::OwnWork } else { Before::Absence };
+        // A journal that could not be taken up after a boot still is of the boot before.
+        let is_of_now = driver.journal().live.as_ref().is_none_or(|live| live.boot == own.boot_id);
+        let before = if same && is_of_now { Before::OwnWork } else { Before::Absence };
         // A full or a read-only disk keeps no proven release from running.
         let resuming = driver.resume(&processes, before, now).err().map(|error| (before, error.to_string()));
         let keeper = Keeper::new(Restart::new(*host.restart_pause, *host.restart_pause_limit));
