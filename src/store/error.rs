@@ -27,8 +27,8 @@ pub enum StoreError {
     #[error("cannot find release {release} of {package}: {}", there(installed))]
     NotInstalled { package: PackageName, release: Release, installed: Vec<Release> },
     /// Trees without receipts, or receipts without trees.
-    #[error("cannot use {}: it is not there, and {} has {count} releases", missing.display(), there.display())]
-    Half { missing: PathBuf, there: PathBuf, count: usize },
+    #[error("cannot use {}: it is not there, and {} has releases", missing.display(), there.display())]
+    Half { missing: PathBuf, there: PathBuf },
     /// The release's files differ from the signed manifest.
     #[error("cannot use {package} {release}: its files are not what was signed: {}", listed(problems))]
     Damaged { package: PackageName, release: Release, problems: Vec<Problem> },

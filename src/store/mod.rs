@@ -118,11 +118,10 @@ impl Store {
             (None, None) | (Some(_), Some(_)) => return Ok(()),
         };
         let is_release = |name: &OsString| name.to_str().is_some_and(|name| name.parse::<Release>().is_ok());
-        let count = there.names()?.iter().filter(|name| is_release(name)).count();
-        if count == 0 {
+        if !there.entries()?.iter().any(|(name, kind)| *kind == FileKind::Directory && is_release(name)) {
             return Ok(());
         }
-        Err(StoreError::Half { missing, there: there.path().to_owned(), count })
+        Err(StoreError::Half { missing, there: there.path().to_owned() })
     }
 
     /// The same; a dry run makes nothing, changes no file, and removes no leftovers.
