@@ -20,7 +20,8 @@ use crate::digest::Digest;
 use crate::failure::Report;
 use crate::layout::{self, Layout};
 use crate::name::PackageName;
-use crate::os::{dir::Dir, host, thread::helper, walk};
+use crate::os::dir::{Dir, FileKind};
+use crate::os::{host, thread::helper, walk};
 use crate::trust::{Authority, Floor, MetadataFiles, TrustedTargets, Warning, target};
 use crate::version::Release;
 use std::io::Read;
@@ -280,7 +281,8 @@ fn go_to<R: Read>(reader: &mut BundleReader<R>, id: &ReleaseId) -> Result<Payloa
 impl Store {
     fn has_tree(&self, release: &Release) -> Result<bool> {
         let versions = self.versions()?;
-        Ok(versions.map_or(Ok(None), |versions| versions.stat(release.to_string()))?.is_some())
+        let found = versions.map_or(Ok(None), |versions| versions.stat(release.to_string()))?;
+        Ok(found.is_some_and(|stat| stat.kind == FileKind::Directory))
     }
 
     /// Writes the lost receipt of a tree that is in use or `current`, and checks that it is what was signed; if it is not, `sidle repair` mends it.
