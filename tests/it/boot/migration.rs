@@ -71,7 +71,7 @@ fn a_migration_of_the_distribution_costs_no_job_and_the_next_switch_works() {
     let lazily = master.call(ID, &["network.ip_addrs"]);
     assert!(!lazily.contains("rror"), "{lazily}");
     let port = format!("port={}", master.request_port());
-    let connected = master.call(ID, &["network.connect", "localhost", &port]);
+    let connected = master.call(ID, &["network.connect", "localhost", &port, "family=ipv4"]);
     assert!(connected.contains("Successfully connected"), "{connected}");
     let report = stream.end();
     println!("{}", report.row("a migration of the distribution"));
