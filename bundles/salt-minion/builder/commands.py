@@ -61,8 +61,19 @@ def directory():
     return os.environ.get("SALT_EXTRAS_DIR") or default
 
 
-def is_roots(path):
-    shared, parts = False, path.split(os.sep)
+def keepers():
+    # Who may change the minion's configuration can have root run anything already; Salt's packages give it to the user salt.
+    found = {{0}}
+    for path in ("/etc/{config}/minion", "/etc/{config}/minion.d"):
+        try:
+            found.add(os.stat(path).st_uid)
+        except OSError:
+            pass
+    return found
+
+
+def is_kept(path):
+    owners, shared, parts = keepers(), False, path.split(os.sep)
     for depth in range(1, len(parts) + 1):
         try:
             found = os.lstat(os.sep.join(parts[:depth]) or os.sep)
@@ -71,13 +82,13 @@ def is_roots(path):
         except OSError:
             return False
         shared = bool(found.st_mode & 0o022) and not stat.S_ISLNK(found.st_mode)
-        if found.st_uid or (shared and not found.st_mode & stat.S_ISVTX):
+        if found.st_uid not in owners or (shared and not found.st_mode & stat.S_ISVTX):
             return False
     return not shared
 
 
 def is_ours(path):
-    return os.geteuid() != 0 or all(map(is_roots, {{os.path.abspath(path), os.path.realpath(path)}}))
+    return os.geteuid() != 0 or all(map(is_kept, {{os.path.abspath(path), os.path.realpath(path)}}))
 
 
 def prefer():
@@ -132,7 +143,7 @@ SYSPATHS_LEFT_AT_DEFAULT = [
 def write(tree, paths):
     """Write what is missing of the programs, and salt-pip anew; `paths` names Salt's directories, if given."""
     programs = tree / "bin"
-    write_extras(tree, paths or "salt/minion")
+    write_extras(tree, paths or "salt/minion", paths or "salt")
     # A bundle's own installs into the bundle.
     for own in (programs / "salt-pip", tree / "salt-pip"):
         if own.exists() or own.is_symlink():
@@ -147,10 +158,10 @@ def write(tree, paths):
         write_syspaths(tree, paths)
 
 
-def write_extras(tree, home):
+def write_extras(tree, home, config):
     """Let the tree's Python find what `salt-pip` installs, before its own packages."""
     for site in sorted({found.resolve() for found in tree.glob("lib*/python3*/*-packages")}):
-        (site / "_sidle_extras.py").write_text(EXTRAS.format(home=home), encoding="utf-8")
+        (site / "_sidle_extras.py").write_text(EXTRAS.format(home=home, config=config), encoding="utf-8")
         loader = EXTRAS_LOADER_OF_RELENV if (site / RELENV).exists() else EXTRAS_LOADER
         (site / loader).write_text("import _sidle_extras; _sidle_extras.start()\n", encoding="utf-8")
 
