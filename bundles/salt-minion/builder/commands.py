@@ -88,7 +88,8 @@ def is_kept(path):
 
 
 def is_ours(path):
-    return os.geteuid() != 0 or all(map(is_kept, {{os.path.abspath(path), os.path.realpath(path)}}))
+    # What the unit names is its author's choice, as it is for the packaged minion, whoever owns it.
+    return "SALT_EXTRAS_DIR" in os.environ or os.geteuid() != 0 or all(map(is_kept, {{os.path.abspath(path), os.path.realpath(path)}}))
 
 
 def prefer():

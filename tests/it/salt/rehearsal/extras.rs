@@ -174,8 +174,10 @@ fn a_rehearsal_copies_the_extras_of_the_same_python_and_nothing_that_others_coul
 }
 
 /// What root's Python finds there: before it leaves root, and after.
-const LOOKS: &str = "import os, sys\n\
-    place = os.environ['SALT_EXTRAS_DIR']\n\
+const LOOKS: &str = "import os, sys, _sidle_extras\n\
+    place = sys.argv[1]\n\
+    _sidle_extras.directory = lambda: place\n\
+    _sidle_extras.prefer()\n\
     print(place in sys.path, end=' ')\n\
     os.setuid(65534)\n\
     print(place in sys.path)";
@@ -197,7 +199,7 @@ fn root_runs_nothing_that_another_user_could_have_put_there() {
     let of_root = ["own", "own/not-there", "link"];
     for name in of_root.into_iter().chain(["his", "his/below", "his/not-there", "open/not-there", "open", "his-link"]) {
         let mut python = Command::new(tree(NEXT).join("bin/python3"));
-        python.args(["-I", "-B", "-c", LOOKS]).env("SALT_EXTRAS_DIR", at(name));
+        python.args(["-I", "-B", "-c", LOOKS]).arg(at(name));
         let ran = python.output().unwrap();
         let expected = if of_root.contains(&name) { "True True\n" } else { "False True\n" };
         assert_eq!(String::from_utf8_lossy(&ran.stdout), expected, "{name}: {ran:?}");
