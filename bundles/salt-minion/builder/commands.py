@@ -56,24 +56,16 @@ import stat
 import sys
 
 
+def default():
+    return "/var/lib/{home}/extras-{{}}.{{}}".format(*sys.version_info)
+
+
 def directory():
-    default = "/var/lib/{home}/extras-{{}}.{{}}".format(*sys.version_info)
-    return os.environ.get("SALT_EXTRAS_DIR") or default
+    return os.environ.get("SALT_EXTRAS_DIR") or default()
 
 
-def keepers():
-    # Who may change the minion's configuration can have root run anything already; Salt's packages give it to the user salt.
-    found = {{0}}
-    for path in ("/etc/{config}/minion", "/etc/{config}/minion.d"):
-        try:
-            found.add(os.stat(path).st_uid)
-        except OSError:
-            pass
-    return found
-
-
-def is_kept(path):
-    owners, shared, parts = keepers(), False, path.split(os.sep)
+def is_roots(path):
+    shared, parts = False, path.split(os.sep)
     for depth in range(1, len(parts) + 1):
         try:
             found = os.lstat(os.sep.join(parts[:depth]) or os.sep)
@@ -82,21 +74,23 @@ def is_kept(path):
         except OSError:
             return False
         shared = bool(found.st_mode & 0o022) and not stat.S_ISLNK(found.st_mode)
-        if found.st_uid not in owners or (shared and not found.st_mode & stat.S_ISVTX):
+        if found.st_uid or (shared and not found.st_mode & stat.S_ISVTX):
             return False
     return not shared
 
 
-def is_ours(path):
-    # What the unit names is its author's choice, as it is for the packaged minion, whoever owns it.
-    return "SALT_EXTRAS_DIR" in os.environ or os.geteuid() != 0 or all(map(is_kept, {{os.path.abspath(path), os.path.realpath(path)}}))
+def is_trusted(path):
+    # Another one that the unit names is its author's choice, as it is for the packaged minion. salt-pip names the default to its own programs.
+    if path != default() or os.geteuid() != 0:
+        return True
+    return all(map(is_roots, {{os.path.abspath(path), os.path.realpath(path)}}))
 
 
 def prefer():
     path = directory()
     if path in sys.path:
         return
-    if is_ours(path):
+    if is_trusted(path):
         sys.path.insert(0, path)
     else:
         # Code of another user would run with root's rights. A minion of that user looks there once it has left root.
@@ -144,7 +138,7 @@ SYSPATHS_LEFT_AT_DEFAULT = [
 def write(tree, paths):
     """Write what is missing of the programs, and salt-pip anew; `paths` names Salt's directories, if given."""
     programs = tree / "bin"
-    write_extras(tree, paths or "salt/minion", paths or "salt")
+    write_extras(tree, paths or "salt/minion")
     # A bundle's own installs into the bundle.
     for own in (programs / "salt-pip", tree / "salt-pip"):
         if own.exists() or own.is_symlink():
@@ -159,10 +153,10 @@ def write(tree, paths):
         write_syspaths(tree, paths)
 
 
-def write_extras(tree, home, config):
+def write_extras(tree, home):
     """Let the tree's Python find what `salt-pip` installs, before its own packages."""
     for site in sorted({found.resolve() for found in tree.glob("lib*/python3*/*-packages")}):
-        (site / "_sidle_extras.py").write_text(EXTRAS.format(home=home, config=config), encoding="utf-8")
+        (site / "_sidle_extras.py").write_text(EXTRAS.format(home=home), encoding="utf-8")
         loader = EXTRAS_LOADER_OF_RELENV if (site / RELENV).exists() else EXTRAS_LOADER
         (site / loader).write_text("import _sidle_extras; _sidle_extras.start()\n", encoding="utf-8")
 

@@ -367,12 +367,12 @@ def layer():
 
 
 def unused_extras():
-    """What root does not look for, since a user could put code there who has no other way to root."""
+    """What root does not look for, since another user could put code there."""
     module = sys.modules.get("_sidle_extras")
     place = module.directory() if module else None
     if not place or place in sys.path or not os.path.isdir(place):
         return []
-    return [f"packages of salt-pip in {place} are not used, since a user can change it or a directory above it who cannot change the minion's configuration"]
+    return [f"packages of salt-pip in {place} are not used, since another user than root can change it or a directory above it"]
 
 
 def is_whole(package):

@@ -12,7 +12,7 @@ use sidle::switch::rehearsal::preparing::{Extras, Preparing};
 use sidle::switch::rehearsal::rebuild::Workshop;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const NEXT: &str = "3007.17";
@@ -176,7 +176,8 @@ fn a_rehearsal_copies_the_extras_of_the_same_python_and_nothing_that_others_coul
 /// What root's Python finds there: before it leaves root, and after.
 const LOOKS: &str = "import os, sys, _sidle_extras\n\
     place = sys.argv[1]\n\
-    _sidle_extras.directory = lambda: place\n\
+    sys.path = [path for path in sys.path if path != place]\n\
+    _sidle_extras.default = lambda: sys.argv[2]\n\
     _sidle_extras.prefer()\n\
     print(place in sys.path, end=' ')\n\
     os.setuid(65534)\n\
@@ -196,12 +197,24 @@ fn root_runs_nothing_that_another_user_could_have_put_there() {
     for (name, to) in [("link", "own"), ("his-link", "his")] {
         std::os::unix::fs::symlink(at(to), at(name)).unwrap();
     }
+    let looks = |place: &Path, default: &Path, named: Option<&Path>| {
+        let mut python = Command::new(tree(NEXT).join("bin/python3"));
+        python.args(["-I", "-B", "-c", LOOKS]).args([place, default]);
+        if let Some(named) = named {
+            python.env("SALT_EXTRAS_DIR", named);
+        }
+        let ran = python.output().unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+        String::from_utf8(ran.stdout).unwrap()
+    };
     let of_root = ["own", "own/not-there", "link"];
     for name in of_root.into_iter().chain(["his", "his/below", "his/not-there", "open/not-there", "open", "his-link"]) {
-        let mut python = Command::new(tree(NEXT).join("bin/python3"));
-        python.args(["-I", "-B", "-c", LOOKS]).arg(at(name));
-        let ran = python.output().unwrap();
         let expected = if of_root.contains(&name) { "True True\n" } else { "False True\n" };
-        assert_eq!(String::from_utf8_lossy(&ran.stdout), expected, "{name}: {ran:?}");
+        assert_eq!(looks(&at(name), &at(name), None), expected, "{name}");
     }
+    // salt-pip names the default to the programs that it starts; an empty name is none; and another directory is the choice of whoever wrote the unit.
+    for named in [at("his"), PathBuf::new()] {
+        assert_eq!(looks(&at("his"), &at("his"), Some(&named)), "False True\n", "{}", named.display());
+    }
+    assert_eq!(looks(&at("his"), &at("own"), Some(&at("his"))), "True True\n");
 }
