@@ -33,29 +33,29 @@ pub struct ScrubArguments {
 pub fn scrub(context: &Context, arguments: &ScrubArguments) -> Result<Ended, Report> {
     let rate = Settings::read(&context.layout)?.scrub_rate.0;
     process::give_way();
-    let (mut facts, mut values, mut damaged) = (Facts::new(), Vec::new(), false);
-    let mut failed: Option<Report> = None;
+    let (mut facts, mut values, mut worst) = (Facts::new(), Vec::new(), None);
     for package in packages(context, arguments.package.as_ref())? {
         let store = Store::new(&context.layout, &package);
         for release in store.releases()? {
             match scrub_one(context, &arguments.means, (&store, &release), rate, &mut facts) {
                 Ok((told, is_whole)) => {
-                    damaged |= !is_whole;
                     values.push(told);
+                    if !is_whole {
+                        worst = Some(Class::Integrity);
+                    }
                 }
                 // One release that cannot be read keeps no other from its scrub.
                 Err(report) => {
-                    facts.add(&format!("{package} {release}"), report.message.clone());
-                    failed.get_or_insert(report);
+                    let problems = [report.to_string()];
+                    values.push(json!({"package": package, "release": release, "sound": false, "problems": problems}));
+                    worst = worst.or(Some(report.class));
+                    facts.add(&format!("{package} {release}"), report);
                 }
             }
         }
     }
     context.output.result(facts, json!({"releases": values}));
-    match failed {
-        Some(report) => Err(report),
-        None => Ok(if damaged { Ended::As(Class::Integrity) } else { Ended::Well }),
-    }
+    Ok(worst.map_or(Ended::Well, Ended::As))
 }
 
 /// Scrubs one release; what to tell programs of it, and whether it is whole now.

@@ -147,6 +147,21 @@ fn a_current_release_that_nothing_mends_is_left_for_the_one_before_and_that_is_s
     assert_eq!((&last["by"], &last["result"]), (&"supervisor".into(), &"committed".into()), "{last}");
 }
 
+/// The scrub ended at the first release that it could not read, and hashed those before it again each ten minutes.
+#[test]
+fn a_scrub_goes_on_behind_a_release_that_it_cannot_read() {
+    let site = Site::new("");
+    let manifest = site.host.path(&format!("var/lib/sidle/{DEMO}/1.0-1/manifest.json.zst"));
+    fs::write(&manifest, "{}").unwrap();
+    let ran = site.host.sidle(&["--json", "scrub", DEMO]);
+    assert!(ran.code.is_some_and(|code| code != 0), "{ran:?}");
+    let told = ran.json();
+    let sound =
+        |at: usize| (told["releases"][at]["release"].as_str().unwrap(), told["releases"][at]["sound"].as_bool());
+    assert_eq!((sound(0), sound(1)), (("1.0-1", Some(false)), ("1.1-1", Some(true))), "{told}");
+    assert!(told["releases"][0]["problems"][0].as_str().unwrap().contains("manifest.json.zst"), "{told}");
+}
+
 #[test]
 fn a_scrub_finds_what_the_index_hides_gives_way_and_goes_on_where_it_was_interrupted() {
     let author = Author::new();
