@@ -349,7 +349,10 @@ impl Supervisor {
         }
         if !self.resumes(now) {
             let why = self.trouble.clone().unwrap_or_default();
-            return Answer::Refused(Report::of(Class::Failed, format!("cannot accept the command: {why}")));
+            return Answer::Refused(
+                Report::of(Class::Failed, format!("cannot accept the command: {why}"))
+                    .hint("the journal in /var/lib/sidle has to be written first: free space there, or remount it"),
+            );
         }
         let done = match command {
             Command::Switch(switch) => self.begin(*switch, None, now),

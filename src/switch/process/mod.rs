@@ -34,7 +34,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Child;
 use std::time::Duration;
-use tracing::info;
+use tracing::{info, warn};
 
 pub use crate::switch::journal::kind::ProcessKind;
 pub use crate::switch::process::running::{Frozen, Look, Record, described};
@@ -146,7 +146,10 @@ impl Processes {
             let running = match store.head(&release) {
                 Ok(manifest) => self.observed(record, None, &manifest),
                 // Not forgotten: a second one would be started beside it.
-                Err(error) => Running::unread(record, &self.instance, &error),
+                Err(error) => {
+                    warn!(instance = %self.instance, why = %error, "nothing is known of process {pid}");
+                    Running::unread(record)
+                }
             };
             self.running.push(running);
         }

@@ -8,7 +8,6 @@ use crate::name::InstanceName;
 use crate::os::proc_fs::Process;
 use crate::os::process::{Identity, SignalNumber};
 use crate::os::{OsError, children, clock, proc_fs, process};
-use crate::store::StoreError;
 use crate::switch::process::{INSTANCE_VARIABLE, LEADER_VARIABLE, RELEASE_VARIABLE, ROOT_VARIABLE, TRIAL_VARIABLE};
 use crate::version::Release;
 use jiff::Timestamp;
@@ -139,12 +138,14 @@ pub enum Frozen {
 
 impl Running {
     /// A process of a release whose manifest cannot be read: it is kept, and nothing is known of its health and its jobs.
-    pub(super) fn unread(record: Record, instance: &InstanceName, error: &StoreError) -> Self {
-        let remedy = format!("`systemctl kill -s HUP --kill-who=main sidle@{instance}`");
-        let agent = Err(AgentError::new(format!("{error}; once that is put right, renew the supervisor: {remedy}")));
+    pub(super) fn unread(record: Record) -> Self {
+        let registry: Registry = |_| {
+            let remedy = "`sidle doctor` says why; once that is put right, send its supervisor a HUP";
+            Err(AgentError::new(format!("cannot read the manifest of the running release: {remedy}")))
+        };
         let kind: AgentKind = "unknown".parse().expect("it is a name");
         let settings = AgentSettings::new(Path::new(""));
-        let registry: Registry = |_| Err(AgentError::new("the manifest of its release cannot be read"));
+        let agent = registry(&kind).and_then(|parts| (parts.observer)(&settings));
         Self { record, child: None, agent, settings, kind, guarded: false, registry, ended: false }
     }
 

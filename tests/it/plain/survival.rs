@@ -106,6 +106,34 @@ fn a_supervisor_becomes_a_newer_program_and_its_agent_does_not_notice() {
     assert_eq!(host.agents(), Vec::<u32>::new());
 }
 
+/// The process was forgotten, and started a second time once its manifest was there again.
+#[test]
+fn an_agent_whose_manifest_cannot_be_read_is_kept_and_is_known_again_with_it() {
+    let (host, _author) = two_releases();
+    let supervisor = host.supervise();
+    host.sidle(&["switch", DEMO, "1.0-1"]).ok();
+    let before = host.agents();
+    let manifest = host.path("var/lib/sidle/demo-agent/1.0-1/manifest.json.zst");
+    let bytes = fs::read(&manifest).unwrap();
+    fs::write(&manifest, "{}").unwrap();
+    kill(supervisor.pid());
+    drop(supervisor);
+    let supervisor = host.supervise();
+    eventually(20, "status says what it lacks", || match host.status()["supervisor"]["agent"]["lacks"].as_str() {
+        Some(lacks) if lacks.contains("manifest") && lacks.contains("`sidle doctor`") => Ok(()),
+        other => Err(format!("{other:?} {}", supervisor.log())),
+    });
+    assert_eq!(host.agents(), before);
+    fs::write(&manifest, bytes).unwrap();
+    supervisor.signal(SignalNumber::HUP);
+    eventually(20, "it is healthy again", || match host.status()["supervisor"]["agent"].clone() {
+        agent if agent["lacks"].is_null() && agent["leader"]["pid"] == before[0] => Ok(()),
+        agent => Err(format!("{agent} {}", supervisor.log())),
+    });
+    assert_eq!((host.agents(), host.answering("after")), (before, "1.0".to_owned()));
+    assert_eq!(supervisor.end(), Some(0));
+}
+
 #[test]
 fn a_supervisor_stays_as_it_is_where_the_newer_program_does_not_work() {
     let (host, _author) = two_releases();
