@@ -272,8 +272,7 @@ pub trait Agent: Send {
         None
     }
 
-    /// Whether a child of the agent's own process is part of the agent for as long as the agent runs, and so no job. What runs below such a
-    /// process belongs to it.
+    /// True for a child process that the agent keeps as long as it runs, such as an engine of Salt's: it is no job, and neither is what it starts.
     fn is_service(&self, _process: &Process) -> bool {
         false
     }

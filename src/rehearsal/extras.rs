@@ -111,6 +111,6 @@ pub trait Builder: Sync {
     /// Judges the result: notes, or why the rebuilt extras must not be used.
     fn built(&self, vanishing: &Vanishing, built: &Performance) -> Result<Vec<String>, String>;
 
-    /// What a person can do after a failed rebuild of `vanishing`.
+    /// What a person can do after these packages could not be rebuilt.
     fn remedy(&self, vanishing: &Vanishing, wheels: Option<&Path>) -> String;
 }

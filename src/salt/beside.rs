@@ -44,7 +44,7 @@ pub fn helpers(main: u32) -> Result<Vec<Identity>, OsError> {
     Ok(ending)
 }
 
-/// Whether a process is an engine; one that cannot be looked at is none.
+/// True for an engine of Salt's. A process whose title cannot be read counts as none.
 pub fn is_engine(process: &Process) -> bool {
     matches!(Title::of(process.pid), Ok(Some(Title::Engine)))
 }

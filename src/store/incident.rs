@@ -39,7 +39,7 @@ pub struct Repaired {
 }
 
 impl Repaired {
-    /// Whether an entry is one that could not be set aside, or belongs below it.
+    /// True for a path that could not be set aside, and for all paths below one.
     pub(super) fn is_stuck(&self, path: &Path) -> bool {
         self.stuck.iter().any(|(stuck, _)| path.starts_with(stuck))
     }

@@ -57,8 +57,8 @@ impl Store {
 }
 
 impl Store {
-    /// Whether a process was started from a release: it holds the lease, whose file only root can open. One without a lease (the disk was full) is this
-    /// user's or root's, and runs a program of the tree.
+    /// True if sidle started a process from a release. It then holds the release's lease, whose file only root can open. On a full disk it has none:
+    /// then it has to belong to root or to this user, and to run a program of the release.
     pub fn is_started_from(&self, release: &Release, pid: u32) -> Result<bool> {
         let leases = self.receipts()?.map_or(Ok(None), |receipts| receipts.child_if_exists(layout::LEASES))?;
         let lease = leases.map_or(Ok(None), |leases| LockFile::new(&leases, release.to_string()).identity())?;

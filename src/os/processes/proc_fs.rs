@@ -227,7 +227,7 @@ pub fn real_user(pid: u32) -> Result<Option<u32>> {
     Ok(users.and_then(|users| users.split_whitespace().next()?.parse().ok()))
 }
 
-/// Whether a process runs a program of the tree at `directory`.
+/// True if the program that a process runs lies below `directory`.
 pub fn runs_from(pid: u32, directory: &Path) -> Result<bool> {
     let link = path_of(pid, "exe");
     let program = gone_is_none(std::fs::read_link(&link), &link)?;

@@ -20,7 +20,7 @@ const SEALS: &[&str] = &[".dist-info", ".egg-info"];
 /// The list of a package's files in its `.dist-info` (the specification "Recording installed projects").
 const RECORD: &str = "RECORD";
 
-/// What to do about a directory that two Pythons use.
+/// The remedy where both releases have different minor versions of Python, and one directory of packages.
 const SHARED_REMEDY: &str = "no longer set SALT_EXTRAS_DIR, so that each Python has a directory of its own, or go ahead with \
                              `extras = \"report\"` in the settings if nothing of them is compiled";
 
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(names(&trial), ["six", "gone"], "made for it");
     }
 
-    /// What is compiled in a directory that `SALT_EXTRAS_DIR` names for both was taken for found, and could not be imported after the switch.
+    /// Both Pythons list the packages of such a directory; those with compiled modules could not be imported after the switch.
     #[test]
     fn packages_in_one_directory_for_two_pythons_are_lost_and_cannot_be_rebuilt_there() {
         let report = |python: &str| RehearsalReport {
