@@ -254,13 +254,14 @@ mod tests {
         std::os::unix::fs::symlink("../elsewhere", new.join("link")).unwrap();
         fs::create_dir(new.join("A-0.9.info")).unwrap();
         fs::write(new.join("A-0.9.info/R"), record).unwrap();
-        // What cannot be moved leaves the earlier version's list, by which the next attempt finds its files.
+        // What cannot be moved leaves no version that looks complete, and the earlier one's list, by which the next attempt finds its files.
         fs::write(new.join("bin"), "").unwrap();
         built(root.path(), SCRIPT, SECONDS).unwrap_err();
-        assert!(new.join("A-0.9.info/R").exists() && !new.join("a-1.info").exists());
+        let aside = new.join(".A-0.9.info.stale");
+        assert!(aside.join("R").exists() && !new.join("A-0.9.info").exists() && !new.join("a-1.info").exists());
         fs::remove_file(new.join("bin")).unwrap();
         built(root.path(), SCRIPT, SECONDS).unwrap();
-        for gone in ["a/old.py", "a/od,d.py", "a/other", "A-0.9.info"] {
+        for gone in ["a/old.py", "a/od,d.py", "a/other", "A-0.9.info", ".A-0.9.info.stale"] {
             assert!(!new.join(gone).exists(), "{gone}");
         }
         for kept in ["a/part/x", "a/own", "../kept", "link/kept", "a-1.info/M"] {
