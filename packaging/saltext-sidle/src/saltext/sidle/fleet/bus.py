@@ -2,7 +2,7 @@
 Jobs of a fleet on the master's own bus: published to lists of ids, and their returns as they come. Nothing here waits for a host that is silent.
 
 The event of a return is a hint: it makes the bus look into the master's job cache, which has the return that Salt has checked. What a minion fires in the
-name of another one is not there.
+name of another one is not there. Events can be lost, so that it also looks there without one.
 """
 
 import time
@@ -40,6 +40,15 @@ JOBS_MAX = 5_000
 LOOK_SECONDS = 0.05
 STORED_SECONDS = 30
 
+#: Without an event it is looked at so often, for all returns that are missing of jobs of this age, and for no more than this share of the time.
+SWEEP_SECONDS = 1
+SWEPT_SECONDS = 1_800
+SWEEP_SHARE = 0.05
+
+#: Salt is asked so often which events have come, and never waits for one itself: a wait in vain makes Salt 3007 connect anew, and it loses the events of
+#: meanwhile (4 of 150 questions to 8 minions lacked an answer).
+POLL_SECONDS = 0.05
+
 
 class Returned(NamedTuple):
     """The return of a job that was published here."""
@@ -54,6 +63,8 @@ class _Job(NamedTuple):
     kind: object
     #: Who was asked, and has not returned.
     ids: "set[str]"
+    #: When it was published.
+    since: float
 
 
 class Bus:
@@ -67,6 +78,8 @@ class Bus:
         self._returns = Returns(opts)
         #: Returns that an event has told of, by jid and id, and when it did; when they were last looked for.
         self._told, self._looked = {}, 0.0
+        #: When all that is missing is looked for again.
+        self._sweep_at = 0.0
 
     def __enter__(self):
         self._connect()
@@ -113,7 +126,7 @@ class Bus:
             return
         if len(self._jobs) >= JOBS_MAX:
             self._jobs.pop(next(iter(self._jobs)))
-        self._jobs[told["jid"]] = _Job(kind, set(ids))
+        self._jobs[told["jid"]] = _Job(kind, set(ids), time.monotonic())
 
     def fire(self, tag, data):
         """Fires an event on this master's bus. Raises `OSError`."""
@@ -131,7 +144,7 @@ class Bus:
             rest = until - time.monotonic()
             if rest <= 0:
                 return
-            event = self._next(min(rest, LOOK_SECONDS) if came or self._told else rest)
+            event = self._next(min(rest, LOOK_SECONDS if came or self._told else SWEEP_SECONDS))
             if event is None:
                 if came:
                     return
@@ -140,11 +153,21 @@ class Bus:
             yield from self._heard(event["tag"], event["data"])
 
     def _next(self, seconds):
+        until = time.monotonic() + seconds
+        while True:
+            event = self._come()
+            rest = until - time.monotonic()
+            if event is not None or rest <= 0:
+                return event
+            time.sleep(min(POLL_SECONDS, rest))
+
+    def _come(self):
+        """Returns the next event that has come; None: there is none, or no bus."""
         if self._events is None:
-            time.sleep(seconds)
             return None
         try:
-            return self._events.get_event(wait=seconds, tag="salt/", full=True, auto_reconnect=True)
+            # All tags: after an event of another one Salt would say that none has come.
+            return self._events.get_event(tag="", full=True, no_block=True, auto_reconnect=True)
         except (salt.exceptions.SaltException, OSError, AttributeError):
             self._disconnect()
             return None
@@ -152,6 +175,8 @@ class Bus:
     def _heard(self, tag, data):
         """Makes `_stored` look for a return that an event tells of; yields other tags."""
         words = tag.split("/")
+        if words[0] != "salt":
+            return
         if words[1:2] != ["job"]:
             yield tag
         elif len(words) == 5 and words[3] == "ret" and words[4] in self._asked(words[2]):
@@ -164,20 +189,26 @@ class Bus:
         return self._jobs[jid].ids if jid in self._jobs else ()
 
     def _stored(self):
-        """Yields the returns that events have told of, and that are in the job cache."""
+        """Yields the returns that are in the job cache: those that events have told of, and now and then all that are missing."""
         now = time.monotonic()
-        if not self._told or now - self._looked < LOOK_SECONDS:
+        is_sweep = bool(self._jobs) and self.unchecked is None and now >= self._sweep_at
+        if not is_sweep and (not self._told or now - self._looked < LOOK_SECONDS):
             return
         self._looked, jobs = now, {}
+        if is_sweep:
+            jobs = {jid: set(job.ids) for jid, job in self._jobs.items() if now - job.since < SWEPT_SECONDS}
         for jid, minion in self._told:
-            jobs.setdefault(jid, []).append(minion)
+            jobs.setdefault(jid, set()).add(minion)
         for jid, ids in jobs.items():
             for minion, answer in self._returns.of(jid, ids):
-                del self._told[jid, minion]
+                self._told.pop((jid, minion), None)
                 if minion in self._asked(jid):
                     yield self._returned(jid, minion, answer)
         # An event without a return: somebody else has fired it, or the master has lost the return.
         self._told = {key: since for key, since in self._told.items() if now - since < STORED_SECONDS}
+        if is_sweep:
+            ended = time.monotonic()
+            self._sweep_at = ended + max(SWEEP_SECONDS, (ended - now) / SWEEP_SHARE)
 
     def _returned(self, jid, minion, answer):
         """Takes a return, once from each minion: an event that is fired again brings no old answer back."""

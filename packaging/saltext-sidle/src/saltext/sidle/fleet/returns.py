@@ -33,7 +33,12 @@ class Returns:
 
     def _local(self, jid, ids):
         place = salt.utils.jid.jid_dir(jid, os.path.join(self._opts["cachedir"], "jobs"), self._opts["hash_type"])
-        for minion in ids:
+        try:
+            # There are many that are asked for, and few that are there.
+            there = set(os.listdir(place))
+        except OSError:
+            return
+        for minion in there.intersection(ids):
             try:
                 # One more than there may be tells that there are more.
                 with open(os.path.join(place, minion, "return.p"), "rb") as file:
