@@ -11,6 +11,7 @@ pub mod net;
 pub mod notify;
 mod processes;
 pub mod random;
+mod sock_diag;
 pub mod socket;
 pub mod terminal;
 pub mod units;

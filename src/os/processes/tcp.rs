@@ -1,15 +1,15 @@
 //! The TCP connections of processes.
 
 use super::proc_fs::{self, gone_is_none, path_of, read_at_one_go};
-use crate::os::Result;
+use crate::os::{Result, sock_diag};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Room for some 400 connections; a longer table takes more reads, and the kernel walks through all sockets of the host for each.
 const TABLE_BYTES: usize = 64 << 10;
 
-/// A TCP connection as /proc/net/tcp has it.
+/// A TCP connection as the kernel has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TcpConnection {
     /// This side.
@@ -24,11 +24,11 @@ pub struct TcpConnection {
     pub inode: u64,
 }
 
-/// The kernel's tables of sockets, read once for each network namespace: a read walks through the sockets of the whole host, up to milliseconds where
-/// there is much memory, and who looks at each process of all minions asks for the same table hundreds of times.
+/// The kernel's tables of sockets, read once for each network namespace: a read walks through the sockets of the whole host, and who looks at each process
+/// of all minions asks for the same table hundreds of times.
 #[derive(Debug, Default)]
 pub struct Tables {
-    by_namespace: HashMap<PathBuf, Vec<u8>>,
+    by_namespace: HashMap<PathBuf, Vec<TcpConnection>>,
 }
 
 impl Tables {
@@ -42,13 +42,11 @@ impl Tables {
         let path = path_of(pid, "ns/net");
         let Some(namespace) = gone_is_none(std::fs::read_link(&path), &path)? else { return Ok(None) };
         if !self.by_namespace.contains_key(&namespace) {
-            let table = table_of(pid)?;
+            let table = table_of(pid, &namespace)?;
             self.by_namespace.insert(namespace.clone(), table);
         }
-        let table = String::from_utf8_lossy(&self.by_namespace[&namespace]);
-        // Nearly all lines are other processes'.
-        let is_own = |line: &&str| inode_of_tcp(line).is_some_and(|inode| sockets.contains(&inode));
-        Ok(Some(table.lines().filter(is_own).filter_map(parse_tcp).collect()))
+        let table = self.by_namespace[&namespace].iter();
+        Ok(Some(table.filter(|connection| sockets.contains(&connection.inode)).cloned().collect()))
     }
 }
 
@@ -57,19 +55,26 @@ pub fn connections(pid: u32) -> Result<Option<Vec<TcpConnection>>> {
     Tables::default().of(pid)
 }
 
-/// Both tables of the namespace of `pid`, one after the other.
-fn table_of(pid: u32) -> Result<Vec<u8>> {
-    let mut table = Vec::new();
+/// The sockets of a namespace in which the process `pid` is. Of our own the kernel tells them much faster, unless it cannot, or may not.
+fn table_of(pid: u32, namespace: &Path) -> Result<Vec<TcpConnection>> {
+    let is_own = std::fs::read_link("/proc/self/ns/net").is_ok_and(|own| own == namespace);
+    match is_own.then(sock_diag::connections) {
+        Some(Ok(found)) => Ok(found),
+        Some(Err(_)) | None => of_proc(pid),
+    }
+}
+
+/// Both tables of the namespace of `pid` in /proc, one after the other.
+fn of_proc(pid: u32) -> Result<Vec<TcpConnection>> {
+    let mut found = Vec::new();
     for name in ["net/tcp", "net/tcp6"] {
         let path = path_of(pid, name);
         // A kernel without IPv6 has no second table.
-        table.extend(gone_is_none(read_at_one_go::<TABLE_BYTES>(&path), &path)?.unwrap_or_default());
+        let table = gone_is_none(read_at_one_go::<TABLE_BYTES>(&path), &path)?.unwrap_or_default();
+        let table = String::from_utf8_lossy(&table);
+        found.extend(table.lines().filter_map(parse_tcp).filter(|connection| connection.inode != 0));
     }
-    Ok(table)
-}
-
-fn inode_of_tcp(line: &str) -> Option<u64> {
-    line.split_ascii_whitespace().nth(9)?.parse().ok()
+    Ok(found)
 }
 
 fn parse_tcp(line: &str) -> Option<TcpConnection> {
@@ -79,7 +84,7 @@ fn parse_tcp(line: &str) -> Option<TcpConnection> {
         remote: parse_address(fields.get(2)?)?,
         established: *fields.get(3)? == "01",
         unacknowledged_bytes: u64::from_str_radix(fields.get(4)?.split(':').next()?, 16).ok()?,
-        inode: inode_of_tcp(line)?,
+        inode: fields.get(9)?.parse().ok()?,
     })
 }
 
@@ -120,6 +125,29 @@ mod tests {
         other.kill().and_then(|()| other.wait()).unwrap();
         assert_eq!(others.unwrap(), Some(Vec::new()));
         assert_eq!(connections(u32::MAX - 1).unwrap(), None);
+    }
+
+    /// Both ways name the same sockets, with the same bytes under way.
+    #[test]
+    fn the_kernel_and_its_table_in_proc_agree() {
+        // A host may be without IPv6.
+        let listeners: Vec<_> =
+            ["127.0.0.1:0", "[::1]:0"].iter().filter_map(|one| std::net::TcpListener::bind(one).ok()).collect();
+        let connect = |one: &std::net::TcpListener| std::net::TcpStream::connect(one.local_addr().unwrap()).unwrap();
+        let streams: Vec<_> = listeners.iter().map(connect).collect();
+        let own = proc_fs::socket_inodes(std::process::id()).unwrap().unwrap();
+        // Other tests of this process open and close theirs.
+        let ports: Vec<u16> = listeners.iter().map(|one| one.local_addr().unwrap().port()).collect();
+        let of_test = |found: Vec<TcpConnection>| {
+            let is_one = |one: &TcpConnection| ports.contains(&one.local.port()) || ports.contains(&one.remote.port());
+            let mut found: Vec<_> = found.into_iter().filter(|one| own.contains(&one.inode) && is_one(one)).collect();
+            found.sort_by_key(|one| one.inode);
+            found
+        };
+        let told = of_test(sock_diag::connections().unwrap());
+        assert_eq!(told, of_test(of_proc(std::process::id()).unwrap()));
+        assert_eq!(told.iter().filter(|one| one.established).count(), streams.len(), "{told:?}");
+        assert_eq!(told.len(), streams.len() + listeners.len(), "{told:?}");
     }
 
     #[test]
