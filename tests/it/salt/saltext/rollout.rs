@@ -136,7 +136,7 @@ impl Fleet {
         let other = Author::new();
         let (other_old, failing) = (other.release("1.0", "good"), other.release("1.1", "crash"));
         let options =
-            format!("nodegroups: {{reds: 'G@os_family:RedHat'}}\nsidle:\n  package: {DEMO}\n  answer_seconds: 120\n");
+            format!("nodegroups: {{reds: 'G@os_family:RedHat'}}\nsidle:\n  package: {DEMO}\n  answer_seconds: 40\n");
         let tree = tree("3007.17");
         let master = Master::start_with(&tree, true, &options);
         // As a site without pip brings it to its master and minions.
@@ -234,7 +234,7 @@ fn plan_says_what_it_knows(fleet: &Fleet) {
 }
 
 /// Fast enough for a test.
-const QUICK: [&str; 4] = ["splay=0s", "soak_seconds=1", "ask_seconds=1", "order_seconds=15"];
+const QUICK: [&str; 4] = ["splay=0s", "soak_seconds=1", "ask_seconds=2", "order_seconds=15"];
 
 /// What r1 found bad is known to the next rollout, and its hosts belong to it.
 fn others_are_refused(fleet: &Fleet) {
