@@ -51,10 +51,16 @@ class Groups(unittest.TestCase):
         ])  # fmt: skip
         text = missing.render(found)
         self.assertIn("31 of 10,000 minions have not returned it.", text)
-        self.assertIn("    salt -L 'db1,db2,db3' …", text)
+        self.assertIn("    salt -L db1,db2,db3 …", text)
         self.assertIn("slow1 still runs the job, in process 4711", text)
-        self.assertIn(f"3 of them answer, and surely did not begin the job: db1,db2,db3\n    `salt-run sidle.missing {JID} run_again=True`", text)
+        self.assertTrue(text.endswith("3 of them answer, and surely did not begin the job: db1,db2,db3"), "what cannot be run again is not offered")
+        found.job, found.digest = 'cmd.run "apt update"', "sha256-1"
+        self.assertIn(f'db1,db2,db3\n    cmd.run "apt update"\n    `salt-run sidle.missing {JID} run_again=sha256-1`', missing.render(found))
         json.dumps(missing.written(found), allow_nan=False)
+
+    def test_no_id_is_a_command_where_it_is_pasted(self):
+        told = missing.render(report(several(["web1$(reboot)", "a\nNote: b"], silent())))
+        self.assertIn("    salt -L 'web1$(reboot),a Note: b' …", told)
 
     def test_who_went_offline_later_has_a_group_of_its_own(self):
         found = report(several(["a"], silent(seen=THEN - 60)), several(["b"], silent(seen=THEN + 60)))
@@ -99,15 +105,36 @@ class Again(unittest.TestCase):
         self.again._job = lambda jid: {"fun": "test.ping", "arg": []}
         self.again._publish = self.publish
 
+    def run_again(self, ids, jid=JID):
+        return self.again.run(jid, ids, self.again.wanted(jid).digest)
+
     def publish(self, _job, jid, ids):
         self.published.append((jid, ids))
         return {"jid": str(NOW), "minions": ids}
 
     def test_each_minion_is_asked_once(self):
-        self.assertEqual(self.again.run(JID, ["a", "b"]), (str(NOW), ["a", "b"]))
-        self.assertEqual(self.again.run(JID, ["b", "c"]), (str(NOW), ["c"]))
-        self.assertIsNone(self.again.run(JID, ["a", "b", "c"]))
+        self.assertEqual(self.run_again(["a", "b"], JID), (str(NOW), ["a", "b"]))
+        self.assertEqual(self.run_again(["b", "c"], JID), (str(NOW), ["c"]))
+        self.assertIsNone(self.run_again(["a", "b", "c"], JID))
         self.assertEqual(self.published, [(JID, ["a", "b"]), (JID, ["c"])])
+
+    def test_only_what_a_person_has_seen_is_run(self):
+        """Any accepted minion can store another job under an id, as a syndic does: it ran on those that had missed the first one."""
+        seen = self.again.wanted(JID)
+        self.assertEqual(seen.text, "test.ping")
+        for forged in ({"fun": "test.ping", "arg": ["x"]}, {"fun": "cmd.run", "arg": []}, {"fun": "test.ping", "arg": [], "ret": "smtp"}, {"fun": "test.ping", "arg": [b"x"]}):
+            self.again._job = lambda jid, forged=forged: forged
+            with self.subTest(forged), self.assertRaisesRegex(missing.MissingError, "not the job that was looked at"):
+                self.again.run(JID, ["a"], seen.digest)
+        self.assertEqual((self.published, self.again.asked(JID)), ([], []))
+
+    def test_what_would_be_run_is_shown_whole_and_on_one_line(self):
+        self.again._job = lambda jid: {"fun": "cmd.run", "arg": ["true\n\u202e", "b", 5, {"__kwarg__": True, "cwd": "/"}], "ret": "smtp"}
+        told = 'cmd.run "true\\n\\u202e" b 5 {"__kwarg__": true, "cwd": "/"} (returns go to "smtp", too)'
+        self.assertEqual(self.again.wanted(JID).text, told)
+        self.again._job = lambda jid: {"fun": "cmd.run", "arg": ["x" * 5_000]}
+        with self.assertRaisesRegex(missing.MissingError, "too long to be shown"):
+            self.again.wanted(JID)
 
     def test_who_was_to_be_asked_when_the_runner_died_is_not_asked_by_the_next_one(self):
         def dies(*_):
@@ -115,22 +142,22 @@ class Again(unittest.TestCase):
 
         self.again._publish = dies
         with self.assertRaises(KeyboardInterrupt):
-            self.again.run(JID, ["a"])
+            self.run_again(["a"], JID)
         self.again._publish = self.publish
-        self.assertIsNone(self.again.run(JID, ["a"]))
+        self.assertIsNone(self.run_again(["a"], JID))
 
     def test_a_record_that_is_damaged_asks_nobody(self):
-        self.again.run(JID, ["a"])
+        self.run_again(["a"], JID)
         with open(os.path.join(self.place, "sidle", "again", JID), "w", encoding="ascii") as file:
             file.write("[")
         with self.assertRaisesRegex(missing.MissingError, "is damaged"):
-            self.again.run(JID, ["a"])
+            self.run_again(["a"], JID)
         self.assertEqual(len(self.published), 1)
 
     def test_no_name_of_a_job_leads_elsewhere(self):
         for wrong in ("../x", "/etc/passwd", "", "a\nb"):
             with self.subTest(wrong), self.assertRaises(again.names.WrongName):
-                self.again.run(wrong, ["a"])
+                self.run_again(["a"], wrong)
 
 
 class Missed(unittest.TestCase):
@@ -141,26 +168,36 @@ class Missed(unittest.TestCase):
             missed.Missed("20260921141322000000", "test.ping", THEN + 2, "missed-in-switch", "missed it in the downtime of a switch", True),
         ])  # fmt: skip
 
+    def describe(self):
+        for number, each in enumerate(self.report.jobs):
+            if each.can_run_again:
+                each.job, each.digest = f"fun.{number} x", f"sha256-{number}"
+
     def test_each_job_has_a_line_and_states_are_named_as_such(self):
+        self.assertNotIn("run=", missed.render(self.report), "what cannot be shown is not offered")
+        self.describe()
         text = missed.render(self.report)
         self.assertIn("3 jobs of the last", text)
         self.assertIn("state.apply (a state: it changes the host): missed it in the downtime of a switch  [missed-in-switch]", text)
-        self.assertIn("run='[20260921141320000000, 20260921141322000000]'", text)
+        self.assertIn("  20260921141320000000  fun.0 x\n", text)
+        self.assertIn("run='[20260921141320000000/sha256-0, 20260921141322000000/sha256-2]'", text)
         self.assertIn("has returned each job", missed.render(missed.Report("web17", THEN, [])))
 
     def test_only_what_surely_did_not_begin_can_be_chosen(self):
-        self.assertEqual(missed.chosen(self.report, True), ["20260921141320000000", "20260921141322000000"])
-        # The oldest one first, however they are named; YAML makes numbers of ids.
-        self.assertEqual(missed.chosen(self.report, [20260921141322000000, "20260921141320000000"]), ["20260921141320000000", "20260921141322000000"])
-        for wrong in ("20260921141321000000", ["20260921141320000000", "20260921141321000000"], "nonsense"):
+        oldest, newest = (f"{job.jid}/sha256-{number}" for number, job in enumerate(self.report.jobs) if job.can_run_again)
+        # The oldest one first, however they are named.
+        self.assertEqual([job.choice for job in missed.chosen(self.report, [newest, oldest])], [oldest, newest])
+        self.assertEqual([job.choice for job in missed.chosen(self.report, newest)], [newest])
+        for wrong in ("20260921141321000000/x", [oldest, "20260921141321000000/x"], "non/sense", True, "20260921141320000000", 20260921141322000000):
             with self.subTest(wrong), self.assertRaisesRegex(missing.MissingError, "nothing was run"):
                 missed.chosen(self.report, wrong)
 
     def test_what_was_run_again_is_named_and_not_offered_once_more(self):
         self.report.jobs[0].again = True
+        self.describe()
         text = missed.render(self.report)
         self.assertIn("[missed-in-switch]; was run again", text)
-        self.assertIn("run='[20260921141322000000]'", text)
+        self.assertIn("run='[20260921141322000000/sha256-2]'", text)
 
     def test_a_time_of_the_host_is_as_good_as_a_span(self):
         at = 1_790_000_000

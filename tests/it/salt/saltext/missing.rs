@@ -201,13 +201,17 @@ fn thirteen_minions_are_missing_for_twelve_causes_and_what_may_run_again_runs_on
     let shown = world.missing(&[&jid]);
     println!("{}", shown.as_str().unwrap());
 
-    let again = world.missing(&[&jid, "format=data", "run_again=True"]);
+    let unseen = world.missing(&[&jid, "run_again=True"]);
+    assert!(unseen["error"].as_str().unwrap().contains("unseen"), "{unseen:#}");
+    assert_eq!(told["job"].as_str().unwrap().split(' ').next(), told["function"].as_str(), "{told:#}");
+    let choice = format!("run_again={}", told["digest"].as_str().unwrap());
+    let again = world.missing(&[&jid, "format=data", &choice]);
     let note = again["notes"].to_string();
     let new = note.split("as job ").nth(1).unwrap_or_else(|| panic!("{again:#}"))[..20].to_owned();
     eventually(30, "it has returned", || {
         if world.fleet.has_returned("stopped", &new) { Ok(()) } else { Err(note.clone()) }
     });
-    let twice = world.missing(&[&jid, "format=data", "run_again=True"]);
+    let twice = world.missing(&[&jid, "format=data", &choice]);
     assert!(twice["notes"].to_string().contains("nobody runs it again"), "{twice:#}");
     let once = ["dying", "good", "slow", "stopped"].map(|id| (id.to_owned(), 1));
     assert_eq!(world.calls(), BTreeMap::from(once));

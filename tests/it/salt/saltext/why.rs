@@ -145,7 +145,12 @@ impl Fleet {
             let jobs = report["jobs"].as_array().unwrap_or_else(|| panic!("{report:#}")).iter();
             jobs.map(|job| (job["jid"].clone(), job["cause"].clone(), job["can_run_again"].clone())).collect()
         };
-        let of_one = self.master.runner(&["sidle.missed", "web1", "format=data", &format!("run=[{missed}]")]);
+        let listed = self.master.runner(&["sidle.missed", "web1", "format=data"]);
+        let job =
+            listed["jobs"].as_array().unwrap_or_else(|| panic!("{listed:#}")).iter().find(|job| job["jid"] == missed);
+        let digest = job.unwrap_or_else(|| panic!("{listed:#}"))["digest"].as_str().unwrap().to_owned();
+        let choice = format!("run=[{missed}/{digest}]");
+        let of_one = self.master.runner(&["sidle.missed", "web1", "format=data", &choice]);
         // After these come jobs that asked whether it is there again.
         assert_eq!(
             jobs(&of_one)[..2],
@@ -157,7 +162,8 @@ impl Fleet {
         eventually(30, "it has returned", || if self.has_returned("web1", &jid) { Ok(()) } else { Err(jid.clone()) });
         let load = self.master.runner(&["jobs.list_job", &jid]);
         assert_eq!((&load["Minions"], &load["Function"]), (&json!(["web1"]), &json!("test.ping")), "{load:#}");
-        let twice = of_all(&[missed, "run_again=True"]);
+        assert_eq!(told["digest"], digest, "{told:#}");
+        let twice = of_all(&[missed, &format!("run_again={digest}")]);
         assert!(twice["notes"].to_string().contains("nobody runs it again"), "{twice:#}");
     }
 

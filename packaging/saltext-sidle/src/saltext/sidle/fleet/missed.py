@@ -33,6 +33,14 @@ class Missed:
     can_run_again: bool
     #: It was published once more for this minion.
     again: bool = False
+    #: What would be run again, in full, and its digest; empty where it may not be.
+    job: str = ""
+    digest: str = ""
+
+    @property
+    def choice(self):
+        """Returns what a person names who has seen it."""
+        return f"{self.jid}/{self.digest}"
 
 
 @dataclass
@@ -127,15 +135,20 @@ def _one(ask, each, function, arguments):
 
 
 def chosen(report, wanted):
-    """Returns the jobs that are to be run again: `True` for all that surely did not begin, or a list of their ids. Raises `MissingError`."""
-    sure = [job.jid for job in report.jobs if job.can_run_again]
-    if wanted is True:
-        return sure
-    wanted = [str(jid) for jid in (wanted if isinstance(wanted, (list, tuple)) else [wanted])]
-    unsure = [jid for jid in wanted if jid not in sure]
+    """Returns the jobs of this list that surely did not begin: each is named by its id and by the digest of what was seen. Raises `MissingError`."""
+    wanted = [str(each) for each in (wanted if isinstance(wanted, (list, tuple)) else [wanted])]
+    unseen = [each for each in wanted if "/" not in each]
+    if unseen:
+        raise MissingError(
+            f"cannot run {values.text(', '.join(unseen))} again unseen: any accepted minion can store another job under an id. `salt-run sidle.missed {report.minion}` "
+            f"shows what would be run, and how each job is named; nothing was run"
+        )
+    names = {each.split("/", 1)[0] for each in wanted}
+    unsure = sorted(names - {job.jid for job in report.jobs if job.can_run_again})
     if unsure:
         raise MissingError(f"cannot run {values.text(', '.join(unsure))} again: of these it is not sure that they did not begin on {report.minion}; nothing was run")
-    return [jid for jid in sure if jid in wanted]
+    digests = dict(each.split("/", 1) for each in wanted)
+    return [replace(job, digest=digests[job.jid]) for job in report.jobs if job.jid in names]
 
 
 def render(report):
@@ -147,11 +160,13 @@ def render(report):
     for job in report.jobs:
         kind = " (a state: it changes the host)" if job.function.startswith("state.") else ""
         lines.append(f"  {job.jid}  {when(job.published)}  {job.function}{kind}: {job.words}  [{job.cause}]{'; was run again' if job.again else ''}")
-    sure = [job.jid for job in report.jobs if job.can_run_again and not job.again]
+    sure = [job for job in report.jobs if job.digest and not job.again]
     if sure:
         lines += [
-            f"{len(sure)} of them surely did not begin there. Run some of them, once, in this order:",
-            f"  salt-run sidle.missed {report.minion} run='[{', '.join(sure)}]'",
+            f"{len(sure)} of them surely did not begin there:",
+            *(f"  {job.jid}  {job.job}" for job in sure),
+            "Read them, and run some of them, once, in this order:",
+            f"  salt-run sidle.missed {report.minion} run='[{', '.join(job.choice for job in sure)}]'",
         ]
     return "\n".join([*lines, *(f"Note: {note}" for note in report.notes)])
 

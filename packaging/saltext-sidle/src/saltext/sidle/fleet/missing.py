@@ -1,6 +1,7 @@
 """Who did not return a job, and why: all silent minions of a job, in groups of one cause."""
 
 import re
+import shlex
 from dataclasses import asdict, dataclass, field
 
 from . import values, why
@@ -50,6 +51,9 @@ class Report:
     groups: "list[Group]"
     #: Those that missed the job, and surely did not begin it.
     can_run_again: "list[str]"
+    #: What would be run again, in full, and its digest; empty where nobody may run it.
+    job: str = ""
+    digest: str = ""
     notes: "list[str]" = field(default_factory=list)
 
 
@@ -102,17 +106,19 @@ def render(report):
     for group in report.groups:
         # Of one minion the sentence has more than the words of a group.
         said = f"1 {group.words}: {group.example}" if len(group.minions) == 1 else f"{len(group.minions):,} {group.words}"
-        lines += ["", f"{said}  [{group.cause}]", f"    salt -L '{_ids(group.minions)}' …", *(f"    Remedy: {line}" for line in group.remedy)]
+        lines += ["", f"{said}  [{group.cause}]", f"    salt -L {shlex.quote(_ids(group.minions))} …", *(f"    Remedy: {line}" for line in group.remedy)]
     if report.can_run_again:
         words = f"{len(report.can_run_again):,} of them answer, and surely did not begin the job: {_ids(report.can_run_again)}"
-        lines += ["", words, f"    `salt-run sidle.missing {report.jid} run_again=True` runs it there, once"]
+        lines += ["", words]
+    if report.digest:
+        lines += [f"    {report.job}", f"    `salt-run sidle.missing {report.jid} run_again={report.digest}` runs this there, once: read it before"]
     return "\n".join([*lines, *(f"Note: {note}" for note in report.notes)])
 
 
 def _ids(minions):
     """Returns ids as a list that a command takes, or the beginning of it."""
     shown, length = [], 0
-    for minion in minions:
+    for minion in map(values.text, minions):
         length += len(minion) + 1
         if shown and length > IDS_CHARACTERS:
             return f"{','.join(shown)},… {len(minions) - len(shown):,} more (format=data has all)"

@@ -1,6 +1,6 @@
 """
-The returns of jobs as the master's job cache has them. Before Salt stores a return there, it checks who sent it (the token of the minion's id); the event
-of a return may come from any minion that fires its tag.
+The returns of jobs as the master's job cache has them. Before Salt stores a return there, it checks who sent it (the token of the minion's id), unless
+the sender acts as a syndic; the event of a return may come from any minion that fires its tag.
 """
 
 import os

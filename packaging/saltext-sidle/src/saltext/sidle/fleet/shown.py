@@ -6,6 +6,10 @@ import time
 from . import names, page, table
 from . import plan as planning
 
+#: How long a job that is run again may take before the next one, and how often its return is looked for.
+RETURN_SECONDS = 600
+RETURN_LOOK_SECONDS = 0.5
+
 
 def plan(own, target, wanted, form, source, at_window, groups, verbose, file):
     """Makes a plan and shows it. `own`: the rollouts of this master. Raises `plan.PlanError`."""
@@ -42,6 +46,11 @@ def missing(opts, own, jid, target, form, file, run_again):
 
     if form not in ("text", "data"):
         raise report.MissingError("cannot use this format: formats are text and data")
+    if run_again is True:
+        raise report.MissingError(
+            "cannot run a job again unseen: any accepted minion can store another job under its id. `salt-run sidle.missing` shows what would be run, and its digest: "
+            "`run_again=DIGEST`"
+        )
     if file:
         own.files.path(file)
 
@@ -49,8 +58,10 @@ def missing(opts, own, jid, target, form, file, run_again):
         return own.ask(ids, function, arguments, seconds=_seconds(opts), **options)
 
     found = report.report(silent.collect_all(opts, ask, str(jid) if jid else None, target, own.readable()))
+    if found.can_run_again:
+        _describe(again.Again(opts), found.jid, found)
     if run_again:
-        done = again.Again(opts).run(found.jid, found.can_run_again)
+        done = again.Again(opts).run(found.jid, found.can_run_again, str(run_again)) if found.can_run_again else None
         new, ids = done or (None, [])
         found.notes.append(_again(new, ids, found.can_run_again))
     if file:
@@ -72,10 +83,46 @@ def missed(opts, own, minion, since, form, run):
         return own.ask(ids, function, arguments, seconds=_seconds(opts), read=lambda told: told)
 
     found = report.collect_jobs(opts, ask, own_id, report.seconds_of(since))
-    for jid in report.chosen(found, run) if run else ():
-        done = again.Again(opts).run(jid, [own_id])
-        found.notes.append(f"{jid} runs again, as job {done[0]}" if done else f"{jid} was run again before: it is not run twice")
+    publisher = again.Again(opts)
+    for job in found.jobs:
+        if job.can_run_again:
+            _describe(publisher, job.jid, job, found.notes)
+    _run(opts, publisher, found, report.chosen(found, run) if run else [])
     return report.render(found) if form == "text" else report.written(found)
+
+
+def _describe(publisher, jid, found, notes=None):
+    """Writes what would be run again, and its digest, or why it cannot be."""
+    from . import missing as report
+
+    try:
+        found.job, found.digest = publisher.wanted(jid)
+    except report.MissingError as error:
+        (found.notes if notes is None else notes).append(str(error))
+
+
+def _run(opts, publisher, found, jobs):
+    """Runs jobs again, one after the other: states refuse to run beside each other, and a job may rest on the one before."""
+    for number, job in enumerate(jobs):
+        done = publisher.run(job.jid, [found.minion], job.digest)
+        found.notes.append(f"{job.jid} runs again, as job {done[0]}" if done else f"{job.jid} was run again before: it is not run twice")
+        left = jobs[number + 1 :]
+        if done and left and not _returned(opts, done[0], found.minion):
+            choice = ", ".join(each.choice for each in left)
+            found.notes.append(f"{done[0]} has not returned within {RETURN_SECONDS} s: the others are not published yet: run='[{choice}]'")
+            return
+
+
+def _returned(opts, jid, minion):
+    """Returns whether a return came within the time; True where this master keeps none."""
+    from .returns import Returns
+
+    returns, until = Returns(opts), time.monotonic() + RETURN_SECONDS
+    while returns.missing is None and not list(returns.of(jid, [minion])):
+        if time.monotonic() >= until:
+            return False
+        time.sleep(RETURN_LOOK_SECONDS)
+    return True
 
 
 def masters(opts, own, via, form):

@@ -333,7 +333,7 @@ def why(minion, jid=None, format="text"):
     return _answered(lambda: shown.why(__opts__, _rollouts(), minion, jid, format))
 
 
-def missing(jid=None, tgt=None, tgt_type="glob", format="text", file=None, run_again=False):
+def missing(jid=None, tgt=None, tgt_type="glob", format="text", file=None, run_again=None):
     """
     Says who did not return a job, and why: all silent minions in groups of one cause, each with its ids and its remedy. Asks those that can answer; changes
     nothing, unless ``run_again`` is given.
@@ -351,14 +351,15 @@ def missing(jid=None, tgt=None, tgt_type="glob", format="text", file=None, run_a
         Write it to this file of the directory ``files`` (see above) instead
 
     run_again
-        Publish the job again, with the same arguments, to those that answer and surely did not begin it. Each minion is asked once, however often this is called
+        Publish the job again, with the same arguments, to those that answer and surely did not begin it: the digest that is shown beside what would be run. Any
+        accepted minion can store another job under this id, so read it before. Each minion is asked once, however often this is called
 
     .. code-block:: bash
 
         salt-run sidle.missing
-        salt-run sidle.missing 20261124091200123456 run_again=True
+        salt-run sidle.missing 20261124091200123456 run_again=sha256-0a1b2c3d4e5f60718293
     """
-    return _answered(lambda: shown.missing(__opts__, _rollouts(), jid, (tgt, tgt_type) if tgt else None, format, file, run_again is True))
+    return _answered(lambda: shown.missing(__opts__, _rollouts(), jid, (tgt, tgt_type) if tgt else None, format, file, run_again))
 
 
 def missed(minion, since="24h", format="text", run=None):
@@ -370,13 +371,13 @@ def missed(minion, since="24h", format="text", run=None):
         How far back: ``30m``, ``24h``, ``7d``, or a time in UTC (``2026-11-24T09:12:00Z``), as far as the job cache goes
 
     run
-        Publish these jobs again, with the same arguments, the oldest first: a list of ids, or ``True`` for all that surely did not begin there. Each is run again
-        once, however often this is called
+        Publish these jobs again, with the same arguments, each after the return of the one before, the oldest first: a list of ids with the digests that are shown
+        beside what would be run. Each is run again once, however often this is called
 
     .. code-block:: bash
 
         salt-run sidle.missed web17
-        salt-run sidle.missed web17 since=2h run='[20261124091200123456, 20261124091201000000]'
+        salt-run sidle.missed web17 since=2h run='[20261124091200123456/sha256-0a1b2c3d4e5f60718293]'
     """
     return _answered(lambda: shown.missed(__opts__, _rollouts(), minion, since, format, run))
 
