@@ -36,6 +36,28 @@ sidle-settings:
     - require_in:
       - cmd: sidle-setup
 {%- endif %}
+{%- if sidle.root in ['', '/'] and (sidle.source or sidle.unit or sidle.settings) %}
+# As the packages of sidle and install.sh do: supervisors execute the new program and read the settings; the agents keep running.
+sidle-supervisors:
+  cmd.run:
+    - name: >-
+        systemctl daemon-reload;
+        for unit in $(systemctl list-units --no-legend --no-pager 'sidle@*.service' | sed 's/^[^a-zA-Z]*//' | cut -d ' ' -f 1);
+        do ! systemctl is-active --quiet "$unit" || systemctl kill -s HUP --kill-who=main "$unit"; done
+    - onlyif: test -d /run/systemd/system
+    - onchanges:
+{%- if sidle.source %}
+      - file: sidle-program
+{%- endif %}
+{%- if sidle.unit %}
+      - file: sidle-unit
+{%- endif %}
+{%- if sidle.settings %}
+      - file: sidle-settings
+{%- endif %}
+    - require_in:
+      - cmd: sidle-setup
+{%- endif %}
 
 # `unless` holds where nothing is to be done: exit code 3 of the dry run.
 sidle-setup:
