@@ -110,7 +110,7 @@ pub fn take_up(
             own.record(&driving, journal, purpose)?;
             Ok(TakenUp::Done { before: own.before, renewed })
         }
-        Err(report) => Err(own.failed(&driving, report)?),
+        Err(report) => Err(own.failed(&driving, report)),
     }
 }
 
@@ -155,13 +155,18 @@ impl OwnRelease<'_> {
     }
 
     /// Goes back, and records that the release has failed. Returns the report of both.
-    fn failed(&self, driving: &DriverLock, mut report: Report) -> Result<Report, Report> {
+    fn failed(&self, driving: &DriverLock, mut report: Report) -> Report {
         let reason = report.message.clone();
-        let mut verdicts = self.files.verdicts()?;
-        verdicts.bad.insert(self.release.clone(), Verdict { at: clock::now(), reason });
+        // First: nothing that cannot be read or written keeps a host on a program that has failed.
         report.causes.extend(self.go_back());
-        self.files.write(driving, &verdicts)?;
-        Ok(Report { class: Class::RolledBack, ..report })
+        let recorded = self.files.verdicts().and_then(|mut verdicts| {
+            verdicts.bad.insert(self.release.clone(), Verdict { at: clock::now(), reason });
+            self.files.write(driving, &verdicts)
+        });
+        if let Err(error) = recorded {
+            report.causes.push(format!("not done: record that {} has failed: {error}", self.release));
+        }
+        Report { class: Class::RolledBack, ..report }
     }
 
     /// Makes the release current, and lets the supervisors execute it.

@@ -83,6 +83,13 @@ impl Stage {
         Some((pid, fs::read_link(format!("/proc/{pid}/exe")).ok()?))
     }
 
+    fn supervisor_runs(&self, revision: u32) {
+        eventually(20, "the supervisor runs the release that worked", || match self.supervisor() {
+            Some((_, running)) if running == self.program_of(revision) => Ok(()),
+            other => Err(format!("{other:?}")),
+        });
+    }
+
     fn program_of(&self, revision: u32) -> PathBuf {
         fs::canonicalize(self.host.path(&format!("opt/sidle/sidle/versions/{VERSION}-{revision}/bin/sidle"))).unwrap()
     }
@@ -185,11 +192,18 @@ fn an_upgrade_that_is_killed_can_be_gone_back_from_and_a_release_that_failed_is_
     supervisor.signal(sidle::os::process::SignalNumber::KILL).unwrap();
     // The test's release is a script around a program elsewhere: not the one to go back with.
     stage.run_by(&stage.program_of(1), &["rollback", "sidle"], &[]).ok();
-    eventually(20, "the supervisor runs the release that worked", || match stage.supervisor() {
-        Some((_, running)) if running == stage.program_of(1) => Ok(()),
-        other => Err(format!("{other:?}")),
-    });
+    stage.supervisor_runs(1);
     assert_eq!(stage.host.agents(), agents);
+
+    // What is known of earlier releases cannot be read any more: that keeps no host on a program that has failed.
+    let verdicts = stage.host.path("var/lib/sidle/instances/sidle/verdicts");
+    let kept = fs::read(&verdicts).unwrap();
+    let spoils = MORTAL.replace("exit 1", &format!("echo '{{' >{}; exit 1", text(&verdicts)));
+    let unread = stage.run(&["upgrade", text(&stage.release("4", Some(&spoils)))]);
+    assert!(unread.code == Some(5) && unread.stderr.contains("is current again"), "{unread:?}");
+    assert!(unread.stderr.contains("not done: record that "), "{unread:?}");
+    fs::write(&verdicts, kept).unwrap();
+    stage.supervisor_runs(1);
 
     let failed = stage.run(&["upgrade", text(&mortal)]);
     assert!(failed.code == Some(5) && failed.stderr.contains("is current again"), "{failed:?}");
