@@ -96,13 +96,13 @@ impl Refresh {
     /// Searches a target in the targets role and its delegated roles (§5.6.7). `delegated` has the files kept from earlier searches; the
     /// search adds to it.
     pub fn search<'a>(&'a self, target: &str, delegated: &'a mut DelegatedFiles) -> Result<Search<'a>, TrustError> {
-        Search::start(&self.workflow, Goal::Target(target.to_owned()), delegated)
+        Search::start(&self.workflow, Goal::Target(target.to_owned()), delegated, None)
     }
 
     /// Gets every delegated role that may list a name below the top-level directory `directory` (empty: any name). `delegated` as for
     /// `search`.
     pub fn browse<'a>(&'a self, directory: &str, delegated: &'a mut DelegatedFiles) -> Result<Search<'a>, TrustError> {
-        Search::start(&self.workflow, Goal::Below(directory.to_owned()), delegated)
+        Search::start(&self.workflow, Goal::Below(directory.to_owned()), delegated, None)
     }
 
     /// The checks, and the trusted files.

@@ -12,7 +12,7 @@ use crate::trust::role::Role;
 use crate::trust::scheme::{Key, KeyRule};
 use crate::trust::verify::{Delegation, Workflow};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A target, and who signs for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +21,43 @@ pub struct Listed {
     pub role: String,
     /// Its length and digests.
     pub target: Target,
+}
+
+/// By the role, and by who delegates to it.
+type Verified = BTreeMap<(String, String), Arc<Signed<Targets>>>;
+
+/// Files that are here, for searches that bring none. Each is verified once for each role that delegates to it: a repository of thousands of releases would take
+/// minutes otherwise.
+#[derive(Debug, Clone, Default)]
+pub(in crate::trust) struct Held {
+    files: DelegatedFiles,
+    verified: Arc<Mutex<Verified>>,
+}
+
+impl Held {
+    pub(in crate::trust) fn new(files: DelegatedFiles) -> Self {
+        Self { files, verified: Arc::default() }
+    }
+
+    pub(in crate::trust) fn files(&self) -> &DelegatedFiles {
+        &self.files
+    }
+
+    pub(in crate::trust) fn verified(
+        &self,
+        workflow: &Workflow,
+        delegation: &Delegation<'_>,
+    ) -> Result<Arc<Signed<Targets>>, TrustError> {
+        let key = (delegation.role.to_owned(), delegation.by.to_owned());
+        let mut known = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(targets) = known.get(&key) {
+            return Ok(Arc::clone(targets));
+        }
+        let bytes = self.files.get(delegation.role).map_or(&[][..], Vec::as_slice);
+        let targets = Arc::new(workflow.delegated(delegation, bytes)?);
+        known.insert(key, Arc::clone(&targets));
+        Ok(targets)
+    }
 }
 
 /// What a search is for.
@@ -49,6 +86,8 @@ pub struct Search<'a> {
     workflow: &'a Workflow,
     goal: Goal,
     delegated: &'a mut DelegatedFiles,
+    /// Files that count before these.
+    held: Option<&'a Held>,
     to_visit: Vec<Visit>,
     /// Roles that were read, with who delegated to them where that counts ([`Goal::visited`]).
     visited: BTreeSet<(String, String)>,
@@ -61,11 +100,12 @@ impl<'a> Search<'a> {
         workflow: &'a Workflow,
         goal: Goal,
         delegated: &'a mut DelegatedFiles,
+        held: Option<&'a Held>,
     ) -> Result<Self, TrustError> {
         let missing = || TrustError::Missing { file: Role::Targets.file(), named_by: Role::Snapshot };
         let targets = workflow.trusted_targets().ok_or_else(missing)?;
         let (to_visit, visited) = (Vec::new(), BTreeSet::new());
-        let mut search = Self { workflow, goal, delegated, to_visit, visited, waiting: None, listed: None };
+        let mut search = Self { workflow, goal, delegated, held, to_visit, visited, waiting: None, listed: None };
         search.read(Role::Targets.as_str(), targets, 0)?;
         search.go_on()?;
         Ok(search)
@@ -109,8 +149,7 @@ impl<'a> Search<'a> {
                 return Err(TrustError::TooManyDelegations { target, limit: DELEGATIONS_FOLLOWED_MAXIMUM });
             }
             self.visited.insert(visited);
-            let kept = self.delegated.get(&visit.role).map_or(&[][..], Vec::as_slice);
-            match self.workflow.delegated(&visit.delegation(), kept) {
+            match self.verified(&visit) {
                 Ok(targets) => self.read(&visit.role, &targets, visit.depth)?,
                 // A file that the snapshot doesn't name is not asked for.
                 Err(error @ (TrustError::Missing { .. } | TrustError::ExpiredDelegated { .. })) => return Err(error),
@@ -121,6 +160,14 @@ impl<'a> Search<'a> {
             }
         }
         Ok(())
+    }
+
+    fn verified(&self, visit: &Visit) -> Result<Arc<Signed<Targets>>, TrustError> {
+        if let Some(held) = self.held {
+            return held.verified(self.workflow, &visit.delegation());
+        }
+        let kept = self.delegated.get(&visit.role).map_or(&[][..], Vec::as_slice);
+        self.workflow.delegated(&visit.delegation(), kept).map(Arc::new)
     }
 
     /// Reads a verified role: the target itself, else the roles that may list it.

@@ -10,9 +10,10 @@ use crate::trust::metadata::{Signed, Target, Targets};
 use crate::trust::minisign;
 use crate::trust::role::Role;
 use crate::trust::scheme::{Key, KeyRule};
-use crate::trust::search::{Goal, Listed, Search};
+use crate::trust::search::{Goal, Held, Listed, Search};
 use crate::trust::verify::{Delegation, Workflow};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The result of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,10 +48,10 @@ pub trait Authority {
 pub struct TrustedTargets {
     workflow: Workflow,
     older_offered: bool,
-    /// Files of delegated roles. Each use verifies them again, against the delegation that leads to them.
-    files: DelegatedFiles,
+    /// Files of delegated roles. Each counts for the delegation that leads to it, and is verified against that.
+    held: Held,
     /// The delegated roles that a delegation vouches for.
-    delegated: BTreeMap<String, Signed<Targets>>,
+    delegated: BTreeMap<String, Arc<Signed<Targets>>>,
     /// Their keys.
     delegated_keys: Vec<PublicKey>,
     floor: Floor,
@@ -73,7 +74,7 @@ impl TrustedTargets {
         let mut trusted = Self {
             workflow: workflow.clone(),
             older_offered,
-            files,
+            held: Held::new(files),
             delegated: BTreeMap::new(),
             delegated_keys: Vec::new(),
             floor: workflow.floor(),
@@ -93,7 +94,7 @@ impl TrustedTargets {
             Delegated::Named(roles) => roles.iter().map(|role| (role.name.clone(), role.rule.clone())).collect(),
             // There may be four thousand million bins; few of them are here.
             Delegated::Succinct { rule, name_prefix, .. } => {
-                let bins = self.files.keys().filter(|name| name.starts_with(&format!("{name_prefix}-")));
+                let bins = self.held.files().keys().filter(|name| name.starts_with(&format!("{name_prefix}-")));
                 bins.map(|name| (name.clone(), rule.clone())).collect()
             }
         };
@@ -101,16 +102,16 @@ impl TrustedTargets {
             if self.delegated.contains_key(&role) {
                 continue;
             }
-            let Some(bytes) = self.files.get(&role) else { continue };
+            let Some(bytes) = self.held.files().get(&role) else { continue };
             let delegation = Delegation { role: &role, by, rule: &rule, keys: &delegations.keys };
-            let verified = match self.workflow.delegated(&delegation, bytes) {
+            let verified = match self.held.verified(&self.workflow, &delegation) {
                 // Only its date is wrong: its targets are refused as expired, not unknown.
-                Err(TrustError::ExpiredDelegated { .. }) => Signed::parse(&role, bytes).ok(),
+                Err(TrustError::ExpiredDelegated { .. }) => Signed::parse(&role, bytes).ok().map(Arc::new),
                 verified => verified.ok(),
             };
             if let Some(file) = verified {
                 self.delegated_keys.extend(public_keys(&rule, &delegations.keys));
-                self.delegated.insert(role.clone(), file.clone());
+                self.delegated.insert(role.clone(), Arc::clone(&file));
                 self.follow(&role, &file);
             }
         }
@@ -118,8 +119,9 @@ impl TrustedTargets {
 
     /// The role and entry of the target. `Missing` where the file of a role that may list it isn't here.
     fn search(&self, name: &str) -> Result<Option<Listed>, TrustError> {
-        let mut files = self.files.clone();
-        let search = Search::start(&self.workflow, Goal::Target(name.to_owned()), &mut files)?;
+        let mut brought = DelegatedFiles::new();
+        let goal = Goal::Target(name.to_owned());
+        let search = Search::start(&self.workflow, goal, &mut brought, Some(&self.held))?;
         match search.request() {
             Some(request) => Err(TrustError::Missing { file: request.file, named_by: Role::Snapshot }),
             None => Ok(search.listed().cloned()),
