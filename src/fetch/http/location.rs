@@ -122,6 +122,12 @@ impl FilePath {
         Self { encoded: parts.clone(), parts }
     }
 
+    /// Whether other bytes may come to lie under this name, or the first ones: the timestamp, and the root that comes next.
+    pub(in crate::fetch) fn changes(&self) -> bool {
+        let [directory, name] = &self.parts[..] else { return false };
+        directory == METADATA && (name == "timestamp.json" || name.ends_with(".root.json"))
+    }
+
     /// A target by the path at which it is stored (`trust::target::stored`).
     pub(in crate::fetch) fn target(stored: &str) -> Result<Self, FetchError> {
         let harmless = |part: &str| !part.is_empty() && part != "." && part != ".." && !part.contains('\0');

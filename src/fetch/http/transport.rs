@@ -9,8 +9,8 @@ use crate::fetch::reply::{self, Ask, Body, Coding, Presence, Reply, Span, Wanted
 use crate::fetch::settings::{Access, Authorities, Patience, Proxy};
 use crate::os::clock;
 use reqwest::header::{
-    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName, IF_RANGE, LOCATION, RANGE,
-    RETRY_AFTER,
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName, IF_RANGE,
+    LOCATION, RANGE, RETRY_AFTER,
 };
 use reqwest::{Certificate, Client, ClientBuilder, Identity, Method, NoProxy, Response, StatusCode, redirect};
 use std::error::Error;
@@ -125,7 +125,7 @@ impl Http {
         let text = format!("{}{}", self.base.as_str().trim_end_matches('/'), path.in_url());
         let mut url = Url::parse(&text).map_err(|error| Fault::wrong(error.to_string()))?;
         for _ in 0..=REDIRECTS_MAXIMUM {
-            let response = self.send(method, &url, ask)?;
+            let response = self.send(method, &url, ask, path.changes())?;
             let Some(next) = response.headers().get(LOCATION).filter(|_| response.status().is_redirection()) else {
                 return Ok(response);
             };
@@ -134,7 +134,7 @@ impl Http {
         Err(Fault::wrong(format!("it redirects more than {REDIRECTS_MAXIMUM} times")))
     }
 
-    fn send(&self, method: &Method, url: &Url, ask: &Ask) -> Result<Response, Fault> {
+    fn send(&self, method: &Method, url: &Url, ask: &Ask, is_current: bool) -> Result<Response, Fault> {
         let is_home = url.origin() == self.base.origin();
         let client = self.stranger.as_ref().filter(|_| !is_home).unwrap_or(&self.client);
         let coding = match ask.coding {
@@ -147,6 +147,10 @@ impl Http {
             Some(Login::Basic { user, password }) => request.basic_auth(user, Some(password)),
             None => request,
         };
+        if is_current {
+            // A cache on the way asks the server whether it has another one: two caches of different ages look like a rollback.
+            request = request.header(CACHE_CONTROL, "no-cache");
+        }
         if let Wanted::Part(range) = &ask.wanted {
             request = request.header(RANGE, format!("bytes={}-{}", range.start, range.end - 1));
         }

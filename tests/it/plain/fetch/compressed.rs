@@ -88,6 +88,22 @@ fn fetch_believes_nobody_who_refuses_the_question_for_a_next_root() {
     assert_eq!(busy.heads().iter().map(|head| method(head)).collect::<Vec<_>>(), ["HEAD", "HEAD"]);
 }
 
+/// Two caches of different ages behind one name looked like a rollback, and like an attack.
+#[test]
+fn fetch_asks_caches_on_the_way_for_what_is_there_now() {
+    let release = Release::new(1);
+    let server = server(&release, |_, _, _| false);
+    refresh(&Client::new(), &settings(vec![mirror(&server.url())]), &release).unwrap();
+    let heads = server.heads();
+    let is_current = |head: &&String| head.to_lowercase().contains("cache-control: no-cache");
+    let (current, others): (Vec<_>, Vec<_>) = heads.iter().partition(is_current);
+    let all_are = |heads: &[&String], names: &[&str]| {
+        heads.iter().all(|head| names.iter().any(|name| head.lines().next().unwrap().contains(name)))
+    };
+    assert!(current.len() == 2 && all_are(&current, &["/timestamp.json ", "/2.root.json "]), "{heads:?}");
+    assert!(others.len() >= 2 && all_are(&others, &[".snapshot.json ", ".targets.json "]), "{heads:?}");
+}
+
 /// Makes something else of a file's gzip.
 pub type Spoil = fn(&[u8]) -> Vec<u8>;
 
