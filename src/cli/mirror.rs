@@ -44,7 +44,7 @@ pub struct MirrorArguments {
 }
 
 /// A copy is for everybody to read, so that its lock has a name that tells whose it is.
-const LOCK_NAME: &str = ".sidle-lock";
+pub(super) const LOCK_NAME: &str = ".sidle-lock";
 
 /// `sidle mirror`: exit 3 where the copy is complete already.
 pub fn mirror(context: &Context, arguments: &MirrorArguments) -> Result<Ended, Report> {

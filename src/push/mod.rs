@@ -32,6 +32,7 @@ use crate::digest::Digest;
 use crate::failure::{Class, Report};
 use crate::name::PackageName;
 use crate::os::place::Effect;
+use crate::os::process;
 use crate::os::thread::helper;
 use crate::version::{Release, Version};
 use std::path::PathBuf;
@@ -168,6 +169,17 @@ pub struct Outcome {
     pub output: Option<String>,
     /// Why it failed.
     pub failure: Option<Report>,
+}
+
+/// Open files that this process needs beside its visits.
+const DESCRIPTORS: u64 = 64;
+/// Those of a visit: three of the connection that stays, three of a command, and what starting a program takes.
+const DESCRIPTORS_OF_A_VISIT: u64 = 16;
+
+/// How many hosts this process can visit at a time: without a descriptor a host fails at once, and the next one after it, up to the last.
+pub fn affordable() -> usize {
+    let all = process::raise_descriptors().saturating_sub(DESCRIPTORS) / DESCRIPTORS_OF_A_VISIT;
+    usize::try_from(all).unwrap_or(usize::MAX).max(1)
 }
 
 /// Visits all hosts, at most `parallel` at a time. A failed host stops no other.

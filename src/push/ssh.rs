@@ -99,6 +99,11 @@ impl Ssh {
             format!("-oControlPath={}", socket.display()),
             "-oControlPersist=no".to_owned(),
             "-oRemoteCommand=none".to_owned(),
+            // A host that belongs to somebody else must not reach others with this person's keys, whatever ssh's configuration says.
+            "-oForwardAgent=no".to_owned(),
+            "-oForwardX11=no".to_owned(),
+            "-oClearAllForwardings=yes".to_owned(),
+            "-oTunnel=no".to_owned(),
         ];
         let defaults = [
             format!("-oConnectTimeout={connect}"),
@@ -159,7 +164,11 @@ mod tests {
             let program = ssh(given).next(&to, Path::new("/run/sidle/push-1/0"), "true").unwrap();
             let words: Vec<&str> = program.arguments.iter().filter_map(|word| word.to_str()).collect();
             assert_eq!(words[..2], ["-T", &format!("-oStrictHostKeyChecking={strict}")], "ssh takes the first value");
+            for none in ["-oForwardAgent=no", "-oForwardX11=no", "-oClearAllForwardings=yes", "-oTunnel=no"] {
+                assert!(words.contains(&none), "a host could reach others as this person: {words:?}");
+            }
         }
+        assert!(ssh(&["ForwardAgent=yes"]).next(&to, Path::new("/x"), "true").is_err());
         assert!(ssh(&["=StrictHostKeyChecking=no"]).next(&to, Path::new("/x"), "true").is_err());
         assert_eq!(ssh(&["=StrictHostKeyChecking=no"]).check().unwrap_err().class, Class::Usage);
     }

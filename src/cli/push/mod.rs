@@ -203,7 +203,7 @@ pub fn push(context: &Context, arguments: &PushArguments) -> Result<Ended, Repor
     let outcomes = push::all(
         &push,
         &hosts,
-        usize::from(arguments.parallel),
+        parallel(context, arguments),
         &|event| rows.show(event.host, &hosts[event.host].name, event.step.name(), event.bytes_sent),
         &|number, outcome| rows.end(number, told::host(&hosts[number], outcome, width), outcome.failure.is_none()),
     );
@@ -211,6 +211,17 @@ pub fn push(context: &Context, arguments: &PushArguments) -> Result<Ended, Repor
     sockets.remove();
     told::sum(context, &hosts, &outcomes);
     Ok(push::worst(&outcomes).map_or(Ended::Well, Ended::As))
+}
+
+/// How many hosts at a time.
+fn parallel(context: &Context, arguments: &PushArguments) -> usize {
+    let (wanted, affordable) = (usize::from(arguments.parallel), push::affordable());
+    if wanted > affordable {
+        context.output.warning(&format!(
+            "{affordable} hosts at a time, and not {wanted}: more need more open files (`ulimit -Hn`)"
+        ));
+    }
+    wanted.min(affordable)
 }
 
 fn ssh(arguments: &SshArguments, connect: Duration) -> Ssh {

@@ -7,14 +7,18 @@ use crate::config::Settings;
 use crate::digest::Digest;
 use crate::failure::{Class, Report};
 use crate::fetch::{Fetcher, Location, MirrorWanted};
-use crate::os::place::{Effect, Place};
-use crate::os::{clock, dir::Dir};
+use crate::os::place::{Effect, Held, Place};
+use crate::os::{clock, dir::Dir, lock};
 use crate::push::{Bundle, Source, check_fingerprint};
 use crate::trust::{Expiry, TrustedTargets};
 use crate::trust_store::{Judge, Persist, TrustStore};
 use crate::version::{Platform, Release};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a push waits for another one that copies the same repository: as long as a fetch may take.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// Opens the repository that the command line names, if its first root is the right one.
 pub(super) fn open(context: &Context, arguments: &PushArguments, fingerprint: &Digest) -> Result<Source, Report> {
@@ -67,6 +71,8 @@ fn copied(
     let settings = Settings::read(&context.layout)?.repository_at(&[location])?;
     // The copy is of this host, and changes none of the others: a dry run makes it, too.
     let cache = Place::open_or_create(&context.layout.cache(), 0o700, Effect::Apply)?;
+    let into = Place::open_or_create(&own.join("repository"), 0o755, Effect::Apply)?;
+    let _lock = lock_copy(context, arguments, &into)?;
     let mut fetcher = Fetcher::new(&settings, &cache, &notices)?;
     let trust_store = TrustStore::open_or_create(&own.join("trust"))?;
     let root = fetcher.root(1, &|bytes| Digest::of(bytes) == *fingerprint)?;
@@ -80,7 +86,6 @@ fn copied(
         return Err(lacks(arguments, &arguments.repository));
     }
     let release = |id: &ReleaseId| newest.get(&id.platform) == Some(&id.release) && id.package == arguments.package;
-    let into = Place::open_or_create(&own.join("repository"), 0o755, Effect::Apply)?;
     fetcher.mirror(
         &into,
         &targets,
@@ -88,6 +93,19 @@ fn copied(
         &MirrorWanted { release: &release, frame_files: false, clean: false },
     )?;
     Ok(own.join("repository"))
+}
+
+/// Two pushes at once would write the same files.
+fn lock_copy(context: &Context, arguments: &PushArguments, into: &Place) -> Result<Held, Report> {
+    let lock = || into.lock(Path::new(""), 0o755, mirror::LOCK_NAME);
+    if let Some(held) = lock()? {
+        return Ok(held);
+    }
+    context.output.warning(&format!("waiting: another push copies {}", arguments.repository));
+    lock::wait(LOCK_PATIENCE, lock)?.ok_or_else(|| {
+        let message = format!("cannot copy {}: another push copies it", arguments.repository);
+        Report::of(Class::Locked, message).hint("wait for the other push, then try again")
+    })
 }
 
 fn newest(arguments: &PushArguments, targets: &TrustedTargets) -> BTreeMap<Platform, Release> {

@@ -2,7 +2,7 @@
 
 use super::program::NICE_ASIDE;
 use crate::os::{OsError, Result, clock, proc_fs};
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fmt;
@@ -200,6 +200,15 @@ pub fn user() -> u32 {
 /// The group that this process acts as.
 pub fn group() -> u32 {
     rustix::process::getegid().as_raw()
+}
+
+/// Lets this process have as many open files as the system allows it, and says how many that are. What it starts may have as many.
+pub fn raise_descriptors() -> u64 {
+    let bound = rustix::process::getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: bound.maximum, maximum: bound.maximum };
+    // Who may not raise it works within what there is.
+    let _ = rustix::process::setrlimit(Resource::Nofile, raised);
+    rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
