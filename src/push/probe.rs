@@ -21,6 +21,8 @@ pub struct Probe {
     pub user: u32,
     /// The path and the version of the installed program; no version: it did not start.
     pub program: Option<(String, Option<Version>)>,
+    /// Whether that is another file than the one that a push replaces.
+    pub is_elsewhere: bool,
     /// The package manager whose package the program belongs to.
     pub owner: Option<String>,
     /// Bytes of the program that an earlier push has brought.
@@ -46,6 +48,7 @@ say user "$(id -u)"
 program=$(command -v sidle </dev/null 2>/dev/null) || program=
 if [ -n "$program" ]; then
     say program "$program"
+    [ "$program" -ef {PROGRAM} ] || say elsewhere yes
     say version "$("$program" --version </dev/null 2>/dev/null)"
     if dpkg-query -S "$program" >/dev/null 2>&1; then say owner dpkg
     elif rpm -qf "$program" >/dev/null 2>&1; then say owner rpm
@@ -73,6 +76,7 @@ impl Probe {
                 let version = value.strip_prefix("sidle ").and_then(|text| text.parse().ok());
                 self.program.iter_mut().for_each(|(_, known)| known.clone_from(&version));
             }
+            "elsewhere" => self.is_elsewhere = true,
             "owner" => self.owner = Some(value.to_owned()),
             "part" => self.part_bytes = value.parse().unwrap_or(0),
             "free" => self.free_kib = value.parse().ok(),
@@ -118,6 +122,10 @@ mod tests {
         assert!(!ended && cut.user == u32::MAX);
         let (broken, _) = probe("sidle-push: program /usr/bin/sidle\nsidle-push: version \n");
         assert!(!broken.has(&"0.1.0".parse().unwrap()), "a program that does not start is not there");
+        assert!(
+            !found.is_elsewhere
+                && probe("sidle-push: program /usr/local/bin/sidle\nsidle-push: elsewhere yes").0.is_elsewhere
+        );
     }
 
     #[test]

@@ -155,6 +155,15 @@ impl Visit<'_> {
                 Report::of(Class::Conflict, message).hint("upgrade the package `sidle` on the host, then push again")
             );
         }
+        if let (true, Some((path, _))) = (probe.is_elsewhere, &probe.program) {
+            let name = &self.to.name;
+            let message =
+                format!("cannot bring the program to {name}: {path} is older, and would be found before {PROGRAM}");
+            let hint = format!(
+                "on the host, remove {path} with its files, or upgrade it as it was installed; then push again"
+            );
+            return Err(Report::of(Class::Conflict, message).hint(hint));
+        }
         let program = self.push.programs.of(&probe.machine)?;
         let size = program.bytes.len() as u64;
         let needed = size.saturating_sub(probe.part_bytes).div_ceil(1024) + ROOM_KIB;

@@ -26,6 +26,12 @@ done
 case "$3" in
 'sh -s')
     echo "$2" >>"$STAGE/entered"
+    case $2 in
+    elsewhere)
+        printf 'sidle-push: %s\n' 'machine x86_64' 'user 0' 'program /usr/local/bin/sidle' 'version sidle 0.0.1' 'elsewhere yes' 'end ok'
+        exec cat >/dev/null
+        ;;
+    esac
     printf 'sidle-push: %s\n' 'machine x86_64' 'user 0' 'program /usr/bin/sidle' 'version sidle 99.0.0' 'end ok'
     exec cat >/dev/null
     ;;
@@ -109,6 +115,11 @@ fn no_host_goes_on_for_ever_and_none_is_misjudged() {
     assert!(code == Some(1) && message.contains("did not end within 3 s"), "{code:?} {message}");
     let (code, message) = pusher.failure(&["drip", "--total-timeout", "2s"]);
     assert!(code == Some(1) && message.contains("not done after 2 s"), "{code:?} {message}");
+    let (code, message) = pusher.failure(&["elsewhere"]);
+    assert!(
+        code == Some(12) && message.contains("/usr/local/bin/sidle is older, and would be found before"),
+        "{message}"
+    );
     let (code, message) = pusher.failure(&["garbage"]);
     assert!(code == Some(1) && message.contains("200001 bytes") && message.len() < 500, "{code:?} {message}");
 }
