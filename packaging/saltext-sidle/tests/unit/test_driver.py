@@ -279,6 +279,34 @@ class Drivers(unittest.TestCase):
         self.assertEqual([states.is_unsure(record["hosts"][each]) for each in "ab"], [False, True])
         self.assertEqual(record["hosts"]["a"]["state"], "done")
 
+    def test_a_word_is_not_lost_with_the_driver_or_on_a_full_disk(self):
+        own = self.driver(self.record(plan(a={}, b={})), Bus())
+        own.begin()
+        self.records.ask_driver("r1", "abort", "a wrong release")
+        with mock.patch.object(records.os, "fsync", side_effect=OSError(28, "No space left on device")), self.assertRaises(OSError):
+            self.step(own, 2)
+        self.assertEqual(self.records.read("r1")["status"], "running")
+        own = self.driver(self.records.read("r1"), Bus())
+        own.begin()
+        self.step(own, 2)
+        self.assertEqual(self.records.read("r1")["status"], "aborted")
+
+    def test_words_that_are_on_record_are_not_applied_once_more(self):
+        own = self.driver(self.record(plan(a={}, b={})), Bus())
+        own.begin()
+        self.records.ask_driver("r1", "pause", "lunch", "ann")
+        self.records.ask_driver("r1", "resume", "", "bob")
+        words = os.path.join(self.records._own, "r1.words")
+        shutil.copy(words, f"{words}.kept")
+        self.step(own, 2)
+        # It was killed after it had written the record.
+        os.replace(f"{words}.kept", words)
+        self.records.ask_driver("r1", "pause", "tea", "cyn")
+        own = self.driver(self.records.read("r1"), Bus())
+        own.begin()
+        self.step(own, 4)
+        self.assertEqual([act["by"] for act in self.records.read("r1")["acts"]], ["ann", "bob", "cyn"])
+
     def test_a_word_that_comes_last_is_heard(self):
         bus = Bus()
         record = self.record(plan(a={}))

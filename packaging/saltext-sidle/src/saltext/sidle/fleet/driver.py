@@ -32,6 +32,9 @@ UNCLAIM_SECONDS = 10
 #: How a person resumes a rollout so that failed minions are tried once more.
 AGAIN = "again=True"
 
+#: What a person says to a driver.
+COMMANDS = ("pause", "resume", "abort")
+
 #: The orders of a rollout.
 KINDS = ("install", "switch")
 
@@ -220,8 +223,10 @@ class _Driver:
             self._own.on_status(self._now(), minion, answer.instance)
 
     def _apply_commands(self):
-        for command in self._records.take_commands(self._record["id"]):
-            apply_command(self._own, *command, now=self._now())
+        with self._records.commands(self._record["id"]) as commands:
+            apply_commands(self._own, commands, self._now())
+            if commands:
+                self._records.write(self._record)
 
     # --- what is sent ----------------------------------------------------------------------------------------------
 
@@ -300,8 +305,17 @@ def unclaim(bus, record, ids):
         pass
 
 
-def apply_command(own, act, reason, by=None, now=0.0):
-    """Applies what a person said to the driver."""
+def apply_commands(own, commands, now, of=COMMANDS):
+    """Applies what people said to the driver (`Records.commands`), of these acts. What is on record as applied is not applied once more."""
+    applied = own.record.get("applied", ())
+    for act, reason, by, number in commands:
+        if act in of and number not in applied:
+            _apply_command(own, act, reason, by, now)
+    if commands:
+        own.record["applied"] = [number for *_, number in commands if number]
+
+
+def _apply_command(own, act, reason, by, now):
     if own.record["status"] in (states.ENDED, states.ABORTED):
         return
     if act == "abort":

@@ -206,14 +206,9 @@ class Rollouts:
         """Drives a rollout that is on record, if `prepare` says so; read when nobody else can change it any more. `act`: its name, and how."""
         with self.records.driving(name), self._bus() as bus:
             record = self.records.read(name)
-            # Said to a driver that has not heard it.
-            commands = [command for command in self.records.take_commands(name) if command[0] == "abort" or not is_resumed]
-            for command in commands:
-                driver.apply_command(Rollout(record), *command, now=time.time())
-            if commands:
-                self.records.write(record)
-                if record["status"] == states.ABORTED:
-                    driver.unclaim(bus, record, list(record["hosts"]))
+            # Said to a driver that has not heard it. Who resumes knows better than an earlier pause.
+            if self._apply_commands(record, ("abort",) if is_resumed else driver.COMMANDS) and record["status"] == states.ABORTED:
+                driver.unclaim(bus, record, list(record["hosts"]))
             if prepare(record):
                 acts.note(record, time.time(), act[0], self._by, act[1])
                 driver.drive(record, bus, self.records, announcer=self._announcer(bus))
@@ -223,6 +218,14 @@ class Rollouts:
                     driver.unclaim(bus, record, list(record["hosts"]))
                 self._tell(record, bus)
             return _outcome(self._opts, record)
+
+    def _apply_commands(self, record, of=driver.COMMANDS):
+        """Applies the commands that no driver has taken, of these acts; returns whether there were some. Its caller holds the lock of the rollout."""
+        with self.records.commands(record["id"]) as commands:
+            driver.apply_commands(Rollout(record), commands, time.time(), of)
+            if commands:
+                self.records.write(record)
+        return bool(commands)
 
     def continue_all(self, has_work, act):
         """Drives each rollout that has work and no driver, and tells of what a killed driver has not told."""
@@ -278,9 +281,7 @@ class Rollouts:
         try:
             with self.records.driving(name):
                 record = self.records.read(name)
-                for command in self.records.take_commands(name):
-                    driver.apply_command(Rollout(record), *command, now=time.time())
-                self.records.write(record)
+                self._apply_commands(record)
                 with self._bus() as bus:
                     if record["status"] == states.ABORTED:
                         driver.unclaim(bus, record, list(record["hosts"]))
