@@ -121,12 +121,60 @@ class Drivers(unittest.TestCase):
         self.assertEqual((record["hosts"]["a"]["state"], record["hosts"]["a"]["text"]), ("refused", "it belongs to rollout r0"))
         self.assertEqual((record["hosts"]["b"]["state"], record["epoch"]), ("waiting", 2))
         # Most of them: another rollout has taken them all. And a newer driver of this rollout ends this one.
-        newer = {"code": 12, "error": {"class": "conflict", "message": "another driver goes on with epoch 9"}}
-        for claim in ({"b": taken, "c": taken}, {"c": newer}):
+        newer = {"code": 12, "error": {"class": "conflict", "message": "epoch 2 is over, another driver goes on with epoch 9"}}
+        for told, error in ((taken, states.RolloutError), (newer, records.Superseded)):
             before = json.dumps(record["hosts"])
-            with self.assertRaisesRegex(states.RolloutError, "minions refuse it"):
-                self.driver(record, Bus(claim=claim)).begin()
-            self.assertEqual(json.dumps(record["hosts"]), before)
+            with self.assertRaisesRegex(error, "2 minions refuse it") as raised:
+                self.driver(record, Bus(claim={"b": told, "c": told})).begin()
+            self.assertEqual("sidle.resume r1 take_over=True" in str(raised.exception), told is newer)
+            self.assertEqual((json.dumps(record["hosts"]), self.records.read("r1")["epoch"]), (before, 2))
+        # One of them alone may say anything.
+        self.driver(record, Bus(claim={"c": newer})).begin()
+        self.assertEqual([record["hosts"][each]["state"] for each in "abc"], ["refused", "waiting", "refused"])
+
+    def test_one_host_does_not_keep_the_others_from_their_way_back(self):
+        taken = {"code": 12, "error": {"class": "conflict", "message": "it belongs to rollout r0", "reason": "other-rollout"}}
+        former = self.record(plan(a={}, b={}, c={}), budget=1, family_budget=1)
+        for host in former["hosts"].values():
+            host["state"] = "done"
+        back = {**beginning.back("r1-back", former, None, 0.0), "splay": "60s"}
+        bus = Bus(claim={"a": taken})
+        own = self.driver(back, bus)
+        own.begin()
+        self.step(own, 2)
+        self.assertEqual((own._own.counts(), bus.of("sidle.rollback")), ({"refused": 1, "ordered": 2}, [["b", "c"]]))
+        back = {**beginning.back("r1-back-2", former, None, 0.0), "splay": "60s"}
+        with self.assertRaisesRegex(states.RolloutError, "2 minions refuse it"):
+            self.driver(back, Bus(claim={"a": taken, "b": taken})).begin()
+        self.assertFalse(self.records.has("r1-back-2"))
+
+    def test_of_two_masters_one_drives(self):
+        def claims(bus, record, ids):
+            """As hosts take them."""
+            bus.publish(ids, "sidle.claim")
+            epoch, over = record["epoch"], {"class": "conflict", "message": "another driver goes on"}
+            told = {each: {"error": over} if epoch < known[each] else {} for each in ids}
+            known.update((each, max(epoch, known[each])) for each in ids)
+            return told
+
+        known = dict.fromkeys("abc", 1)
+        self.records.write(self.record(plan(a={}, b={}, c={})))
+        with mock.patch.object(driver.claims, "_asked", claims):
+            # The other master has a copy, and goes on.
+            known.update(dict.fromkeys("abc", 2))
+            with self.assertRaisesRegex(records.Superseded, "this record is older than what the minions know"):
+                self.driver(self.records.read("r1"), Bus()).begin()
+            self.assertEqual((known, self.records.read("r1")["epoch"]), (dict.fromkeys("abc", 2), 1))
+            # A driver that is killed before hosts hear of its epoch, and its successor.
+            known.update(dict.fromkeys("abc", 1))
+            bus = Bus()
+            with mock.patch.object(driver.Rollout, "go_on", side_effect=KeyboardInterrupt), self.assertRaises(KeyboardInterrupt):
+                self.driver(self.records.read("r1"), bus).begin()
+            self.driver(self.records.read("r1"), bus).begin()
+            self.assertEqual((known, self.records.read("r1")["epoch"]), (dict.fromkeys("abc", 2), 2))
+            bus = Bus()
+            self.driver(self.records.read("r1"), bus).begin()
+            self.assertEqual((known, bus.of("sidle.claim")), (dict.fromkeys("abc", 3), [["a", "b", "c"]] * 2))
 
     def test_a_late_host_costs_no_job_to_the_others(self):
         record = self.record(plan(a={}, b={}, z={"unseen_days": 2}))

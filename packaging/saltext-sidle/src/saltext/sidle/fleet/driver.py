@@ -8,7 +8,7 @@ import logging
 import time
 from functools import partial
 
-from . import acts, answers, jobs, states
+from . import acts, answers, claims, jobs, states
 from .rollout import Rollout
 from .states import RolloutError
 
@@ -42,9 +42,6 @@ KINDS = ("install", "switch")
 #: (`EPOCH_STEP_MAXIMUM`), so that no minion's word makes an epoch that the others refuse.
 EPOCH_STEP_MAX = 10_000
 
-#: Of the hosts that refuse a driver so many are named.
-REFUSALS_SHOWN = 5
-
 
 def drive(record, bus, records, now=time.time, announcer=None):
     """
@@ -77,54 +74,63 @@ class _Driver:
         record, is_new = self._record, not self._records.has(self._record["id"])
         if self._bus.unchecked:
             raise RolloutError(f"cannot drive rollout {record['id']}: {self._bus.unchecked}: any minion could say of another one that it is done")
-        if is_new:
-            # Whatever happens from now on, there is a record that can be resumed or aborted.
-            record.update(status=states.HALTED, why="its runner ended before it began")
-            self._records.write(record)
-            record.update(status=states.RUNNING, why=None)
-        else:
-            # Each driver has an epoch of its own: hosts refuse a driver on another master that has an older copy of the record.
-            record["epoch"] = max(record["epoch"], self._records.read(record["id"])["epoch"]) + 1
         ids = [minion for minion, host in record["hosts"].items() if host["state"] in (states.WAITING, *states.IN_FLIGHT_STATES)]
         try:
-            refusals = self._refusals(ids)
-            # The end of a former claim may have been on its way.
-            refusals = refusals and self._refusals(list(refusals))
+            (self._begin_new if is_new else self._take_over)(ids)
         except jobs.Away as error:
             raise RolloutError(f"cannot drive rollout {record['id']}: {error}") from None
-        # Of a rollout that is on record few such hosts are left out: they must not keep the others.
-        few = {} if is_new else {minion: error for minion, error in refusals.items() if error.get("reason") == answers.OTHER_ROLLOUT}
-        few = few if len(few) * 2 <= len(ids) else {}
-        refusals = {minion: error["message"] for minion, error in refusals.items() if minion not in few}
-        if refusals:
-            # The record stays as it was: what does not begin here leaves nothing behind.
-            if is_new:
-                unclaim(self._bus, record, ids)
-                self._records.remove(record["id"])
-            more = [f"and {len(refusals) - REFUSALS_SHOWN} more"] if len(refusals) > REFUSALS_SHOWN else []
-            lines = [f"{minion}: {message}" for minion, message in sorted(refusals.items())][:REFUSALS_SHOWN]
-            raise RolloutError("\n".join([f"cannot drive rollout {record['id']}: {len(refusals)} minions refuse it", *lines, *more]))
-        if not is_new:
-            self._own.go_on(self._now())
-        for minion, error in few.items():
-            self._own.refuse(self._now(), minion, "conflict", error["message"])
         if record["status"] == states.LATE:
             self._claimed = set(ids)
             self._take_up_late()
         self._records.write(record)
         self._announce()
 
+    def _begin_new(self, ids):
+        record = self._record
+        # Whatever happens from now on, there is a record that can be resumed or aborted.
+        record.update(status=states.HALTED, why="its runner ended before it began")
+        self._records.write(record)
+        record.update(status=states.RUNNING, why=None)
+        answered = claims.claim(self._bus, record, ids)
+        # One host must not keep the others from their way back.
+        if answered.refusals and not (record["purpose"] == states.ROLLBACK and answered.are_few()):
+            # What does not begin here leaves nothing behind.
+            unclaim(self._bus, record, ids)
+            self._records.remove(record["id"])
+            raise claims.refused(record, answered, is_new=True)
+        self._refuse(answered.refusals)
+
+    def _take_over(self, ids):
+        """
+        Takes over a rollout that is on record: each driver has an epoch of its own, and hosts refuse a driver with an older copy of the record. First with the
+        epoch on record, by which hosts tell that another driver went on. The next one is on record before hosts hear of it: a driver that is killed in between
+        leaves no epoch at the hosts that its successor does not know.
+        """
+        record = self._record
+        record["epoch"] = max(record["epoch"], self._records.read(record["id"])["epoch"])
+        took = self._claim(ids)
+        self._own.go_on(self._now())
+        record["epoch"] += 1
+        self._records.write(record)
+        self._claim(took)
+
+    def _claim(self, ids):
+        """Claims hosts for a rollout that is on record; returns those that took it. Few that refuse are left out: they must not keep the others."""
+        answered = claims.claim(self._bus, self._record, ids)
+        if not answered.are_few():
+            raise claims.refused(self._record, answered, is_new=False)
+        self._refuse(answered.refusals)
+        return answered.took
+
+    def _refuse(self, refusals):
+        for minion, error in refusals.items():
+            self._own.refuse(self._now(), minion, "conflict", error["message"])
+
     def _announce(self):
         """Tells of a new state, which is on record; then notes that it was told."""
         if self._announcer is not None and states.is_untold(self._record):
             self._announcer.announce(self._record)
             self._records.write(self._record)
-
-    def _refusals(self, ids):
-        """Returns which of these hosts refuse this driver, and the error that each gives."""
-        found = claim(self._bus, self._record, ids)
-        # Nonsense is no refusal: what the host says to its order decides.
-        return {minion: answer["error"] for minion, answer in found.items() if jobs.is_taken(answer)}
 
     def _take_up_late(self):
         """Asks the offline minions after the last wave: who is back is what there is to do."""
@@ -268,15 +274,6 @@ class _Driver:
         now, since = self._now(), self._published if self._away_since is None else self._away_since
         self._own.skip_outage(max(0.0, now - since))
         self._away_since = now
-
-
-def claim(bus, record, ids):
-    """
-    Claims hosts, with the driver's epoch: minion one refuses other rollouts then, and drivers of older epochs. One that does not hear of it is claimed by
-    its order.
-    """
-    kwarg = {"rollout": record["id"], "epoch": record["epoch"], "package": record["package"]}
-    return bus.ask(ids, "sidle.claim", kwarg=kwarg, read=answers.order)
 
 
 def cancel_waiting(bus, record, ids):
