@@ -10,7 +10,8 @@ from unittest import mock
 import bare_salt
 
 with bare_salt.importable():
-    from saltext.sidle.fleet import asking, files, names, page, rollouts
+    from saltext.sidle.fleet import asking, beginning, files, names, page, rollouts
+    from saltext.sidle.fleet import plan as planning
     from saltext.sidle.runners import sidle as runner
 
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIJ7Q x"
@@ -144,6 +145,32 @@ class Runners(unittest.TestCase):
             with self.subTest(number):
                 self.assertRegex(call()["error"], "^cannot ")
         self.assertEqual((self.written(), self.asked), ([], []))
+
+    def begun(self, **more):
+        """A rollout on record, half way."""
+        host = {"family": "RedHat", "unseen_days": 0, "releases": [], "status": {
+            "current": "3006.30-1", "installed": ["3007.17-1"], "supervisor": {"version": "1"}, "hold": None, "switch": None, "last": None, "instance": "salt-minion",
+        }}  # fmt: skip
+        made = planning.make({"web1": host, "web2": host}, planning.Wanted("salt-minion", "3007.17-1"))
+        record = {**beginning.new("r1", made, 0.0), "splay": "60s", **more}
+        runner._rollouts().records.write(record)
+        return record
+
+    def test_a_copy_of_a_record_is_left_to_the_master_whose_rollout_it_is(self):
+        driven, bus = [], mock.MagicMock()
+        with mock.patch.object(rollouts.driver, "drive", lambda record, *_, **__: driven.append(record["master"])), mock.patch.object(rollouts, "Bus", bus):
+            runner.__opts__["id"] = "m2"
+            self.begun(master="m1")
+            self.assertEqual((runner.go_on(), driven), ({}, []))
+            record = self.begun(master="m1", status="late", announced={"status": "running"})
+            record["hosts"]["web1"]["state"] = "offline"
+            runner._rollouts().records.write(record)
+            self.assertEqual((runner.take_up("web1"), driven), ({}, []))
+            # A person knows better; and a record of before has no master.
+            for call in (lambda: runner.resume("r1"), lambda: self.begun() and runner.go_on(), lambda: self.begun(master="m2") and runner.go_on()):
+                driven.clear()
+                call()
+                self.assertEqual(driven, ["m2"])
 
     def test_a_page_runs_its_own_script_alone(self):
         self.assertNotIn("nonce", page.POLICY)

@@ -41,6 +41,7 @@ def summary(record):
         "status": record["status"],
         "why": record["why"],
         "wave": f"{record['wave'] + 1} of {record['waves']}",
+        **({"master": record["master"]} if "master" in record else {}),
         "counts": Rollout(record).counts(),
         **{key: told[key] for key in ("page", "file", "signature", "problems") if told.get(key)},
     }
@@ -80,6 +81,8 @@ class Rollouts:
         self.records = Records(place, os.path.join(opts["sock_dir"], "sidle"))
         self.files = Files(self._own.get("files", os.path.join(opts["cachedir"], "sidle", "files")))
         self.package = self._own.get("package", "salt-minion")
+        #: The id of this master: the record of a rollout names the master whose driver began last.
+        self._master = str(opts.get("id"))
 
     def _bus(self):
         return Bus(self._opts, self._own.get("chunk", CHUNK))
@@ -156,6 +159,7 @@ class Rollouts:
 
     def _drive(self, record, act):
         acts.note(record, time.time(), act, self._by)
+        record["master"] = self._master
         with self.records.driving(record["id"]), self._bus() as bus:
             return _outcome(self._opts, driver.drive(record, bus, self.records, announcer=self._announcer(bus)))
 
@@ -211,6 +215,7 @@ class Rollouts:
                 driver.unclaim(bus, record, list(record["hosts"]))
             if prepare(record):
                 acts.note(record, time.time(), act[0], self._by, act[1])
+                record["master"] = self._master
                 driver.drive(record, bus, self.records, announcer=self._announcer(bus))
             elif states.is_untold(record):
                 # Its driver was killed between its last state and the word of it.
@@ -228,12 +233,16 @@ class Rollouts:
         return bool(commands)
 
     def continue_all(self, has_work, act):
-        """Drives each rollout that has work and no driver, and tells of what a killed driver has not told."""
+        """
+        Drives each rollout that has work and no driver, and tells of what a killed driver has not told. Those of another master are left alone: whether somebody
+        drives them there, only a person knows.
+        """
         found = {}
         for name in self.records.names():
             try:
                 record = self.records.read(name)
-                if not has_work(record) and not states.is_untold(record):
+                is_own = record.get("master", self._master) == self._master
+                if not is_own or not (has_work(record) or states.is_untold(record)):
                     continue
                 found[name] = self._continue(name, has_work, (act, None))
             except Driven:
