@@ -7,7 +7,7 @@ import tempfile
 import unittest
 from unittest import mock
 
-from saltext.sidle.fleet import answers, beginning, driver, jobs, records, states
+from saltext.sidle.fleet import answers, beginning, clocks, driver, jobs, records, states
 from saltext.sidle.fleet import plan as planning
 
 NEW, OLD = "3007.17-1", "3006.30-1"
@@ -96,6 +96,38 @@ class Drivers(unittest.TestCase):
         self.assertEqual(len(bus.of("sidle.switch")), 1, "most of its soak is to come")
         self.step(own, 120)
         self.assertEqual(len(bus.of("sidle.switch")), 2)
+
+    def test_a_pause_of_the_machine_and_a_clock_that_is_set_are_no_silence(self):
+        bus = Bus()
+        own = self.driver(self.record(plan(a={}, b={}), patience_seconds=300), bus)
+        own.begin()
+        self.step(own, 20)
+        for jump in (1200, 86_400, -7200):
+            with self.assertLogs(driver.log, "WARNING"):
+                self.now += jump
+                own.step()
+            self.assertEqual(own._own.counts(), {"ordered": 1, "waiting": 1}, jump)
+            asked = len(bus.of("sidle.status"))
+            self.step(own, 40)
+            self.assertGreater(len(bus.of("sidle.status")), asked, "it is asked again in time")
+        # Also while the master is away, and once only.
+        bus.away = True
+        self.step(own, 40)
+        with self.assertLogs(driver.log, "WARNING"):
+            self.now += 1200
+            own.step()
+        bus.away = False
+        self.step(own, 40)
+        self.assertLess(self.now - own._own.in_flight[bus.of("sidle.switch")[0][0]]["answered"], 300)
+        self.step(own, 300)
+        self.assertEqual(own._own.counts(), {"lost": 1, "waiting": 1}, "a silence is one")
+
+    def test_a_gap_is_what_no_clock_explains_or_what_no_step_takes(self):
+        for wall, steady, gap in ((2, 2, 0), (1202, 2, 1200), (-3598, 2, -3600), (31, 2, 0), (1200, 1200, 1140), (50, 50, 0), (2402, 1202, 2342)):
+            times = {"wall": 5.0, "steady": 5.0}
+            clock = clocks.Clock(lambda times=times: times["wall"], lambda times=times: times["steady"])
+            times.update(wall=5.0 + wall, steady=5.0 + steady)
+            self.assertEqual((clock.gap(), clock.gap()), ((gap, 5.0 + wall), (0, 5.0 + wall)))
 
     def test_what_has_not_begun_leaves_a_record_only_if_nobody_could_say_why(self):
         bus = Bus()

@@ -8,7 +8,7 @@ import logging
 import time
 from functools import partial
 
-from . import acts, answers, claims, jobs, states
+from . import acts, answers, claims, clocks, jobs, states
 from .rollout import Rollout
 from .states import RolloutError
 
@@ -64,6 +64,7 @@ class _Driver:
         self._looked = 0.0
         #: When a job was last published, and since when none can be; None: they can.
         self._published, self._away_since = now(), None
+        self._clock = clocks.Clock(now)
         #: Since when nothing is ordered any more.
         self._resting_since = None
         #: Whose claims end with this driver.
@@ -109,6 +110,8 @@ class _Driver:
         record = self._record
         record["epoch"] = max(record["epoch"], self._records.read(record["id"])["epoch"])
         took = self._claim(ids)
+        # What was before counts for nobody.
+        self._clock.gap()
         self._own.go_on(self._now())
         record["epoch"] += 1
         self._records.write(record)
@@ -157,14 +160,16 @@ class _Driver:
         until = time.monotonic() + TICK_SECONDS
         while (rest := until - time.monotonic()) > 0:
             for event in self._bus.events(rest):
+                self._skip_gap()
                 self._hear(event)
+        now = self._skip_gap()
         self._apply_commands()
         if not self._takes_jobs():
             # What a person has said is on record, also while the master is away.
             self._records.write(self._record)
             self._announce()
             return
-        orders = self._own.next(self._now())
+        orders = self._own.next(now)
         self._claimed.update(orders.install, orders.switch)
         # First on record, then done.
         self._records.write(self._record)
@@ -252,6 +257,17 @@ class _Driver:
 
     def _offline(self):
         return [minion for minion, host in self._record["hosts"].items() if host["state"] == states.OFFLINE]
+
+    def _skip_gap(self):
+        """Leaves out a time in which this driver could see nothing (`clocks`). Returns the time until which that is so."""
+        gap, now = self._clock.gap()
+        if gap:
+            log.warning("rollout %s: %d s are left out: this machine or its clock stood still, or the clock was set", self._record["id"], gap)
+            self._own.skip_outage(gap)
+            self._published = min(now, self._published + gap)
+            self._away_since = None if self._away_since is None else min(now, self._away_since + gap)
+            self._resting_since = None if self._resting_since is None else self._resting_since + gap
+        return now
 
     def _takes_jobs(self):
         """Returns whether the master takes jobs. While it does not, no minion is silent, and no time passes for the rollout."""
