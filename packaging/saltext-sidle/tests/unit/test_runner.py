@@ -146,13 +146,26 @@ class Runners(unittest.TestCase):
                 self.assertRegex(call()["error"], "^cannot ")
         self.assertEqual((self.written(), self.asked), ([], []))
 
-    def begun(self, **more):
-        """A rollout on record, half way."""
+    def test_a_rollout_whose_name_was_taken_while_it_was_planned_does_not_begin(self):
+        driven = mock.patch.object(rollouts.driver, "drive", lambda *_, **__: self.fail("it is driven"))
+        with driven, mock.patch.object(rollouts, "Bus", mock.MagicMock()):
+            made = self.plan()
+            name = runner._rollouts().free_name("r1", "salt-minion", "3007.17-1")
+            before = self.begun(epoch=7)
+            options = {"source": None, "install_rate": None, "splay": "60s", "at_window": None}
+            with self.assertRaisesRegex(rollouts.RolloutError, "choose another name, or go on with `salt-run sidle.resume r1`"):
+                runner._rollouts().begin(name, made, {}, options)
+            self.assertEqual(runner._rollouts().records.read("r1"), before)
+
+    def plan(self):
         host = {"family": "RedHat", "unseen_days": 0, "releases": [], "status": {
             "current": "3006.30-1", "installed": ["3007.17-1"], "supervisor": {"version": "1"}, "hold": None, "switch": None, "last": None, "instance": "salt-minion",
         }}  # fmt: skip
-        made = planning.make({"web1": host, "web2": host}, planning.Wanted("salt-minion", "3007.17-1"))
-        record = {**beginning.new("r1", made, 0.0), "splay": "60s", **more}
+        return planning.make({"web1": host, "web2": host}, planning.Wanted("salt-minion", "3007.17-1"))
+
+    def begun(self, **more):
+        """A rollout on record, half way."""
+        record = {**beginning.new("r1", self.plan(), 0.0), "splay": "60s", **more}
         runner._rollouts().records.write(record)
         return record
 

@@ -131,9 +131,13 @@ class Rollouts:
         names.release(str(release))
         made = re.sub(r"[^A-Za-z0-9._-]", "-", f"{package}-{release}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}")
         name = names.rollout(str(name or "") or made)
-        if self.records.has(name):
-            raise RolloutError(f"cannot begin rollout {name}: there is a rollout of this name")
+        self._check_new(name)
         return name
+
+    def _check_new(self, name):
+        """Raises `RolloutError` if there is a rollout of this name."""
+        if self.records.has(name):
+            raise RolloutError(f"cannot begin rollout {name}: there is a rollout of this name; choose another name, or go on with `salt-run sidle.resume {name}`")
 
     def check_failures(self, package, release):
         """Raises `RolloutError` if another rollout of this master found the release bad: a person has to look first."""
@@ -158,9 +162,11 @@ class Rollouts:
         return self._drive({**record, **options}, "rollout")
 
     def _drive(self, record, act):
+        """Drives a new rollout. Another one may have begun by its name while this one was planned."""
         acts.note(record, time.time(), act, self._by)
         record["master"] = self._master
         with self.records.driving(record["id"]), self._bus() as bus:
+            self._check_new(record["id"])
             return _outcome(self._opts, driver.drive(record, bus, self.records, announcer=self._announcer(bus)))
 
     def _announcer(self, bus):
