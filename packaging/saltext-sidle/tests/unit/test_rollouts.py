@@ -100,6 +100,17 @@ class Jobs(unittest.TestCase):
         self.assertEqual(second.kwarg, {**first.kwarg, "force": True})
         self.assertEqual((first.kwarg["rollout"], first.kwarg["epoch"], first.kwarg["at_window"]), ("r1", 1, True))
 
+    def test_a_way_back_needs_no_maintenance_window(self):
+        back = record(id="r1-back", of="r1", purpose="rollback", outside_window=True)
+        ((job, _),) = jobs.of(back, "switch", ["h1"])
+        self.assertEqual((job.function, job.kwarg["outside_window"], "at_window" in job.kwarg), ("sidle.rollback", True, False))
+        held = {"error": {"class": "held", "message": "it is outside its maintenance windows"}}
+        self.assertEqual(jobs.explained(back, held), held)
+        said = jobs.explained({**back, "outside_window": None}, held)["error"]
+        self.assertEqual((said["class"], said["message"].count("`salt-run sidle.rollback r1 outside_window=True`")), ("held", 1), said)
+        self.assertIn("outside_window=True", jobs.explained(record(), held)["error"]["message"])
+        self.assertEqual(jobs.explained(record(), {}), {})
+
     def test_what_salt_itself_answers_is_a_failure(self):
         self.assertEqual(answers.order("'sidle' is not available.")["error"]["class"], "failed")
         self.assertEqual(answers.order({"code": 3})["error"]["class"], "nothing-to-do")

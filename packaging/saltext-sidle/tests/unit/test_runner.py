@@ -185,6 +185,30 @@ class Runners(unittest.TestCase):
                 call()
                 self.assertEqual(driven, ["m2"])
 
+    def test_a_way_back_goes_outside_of_windows_as_its_caller_or_its_rollout_says(self):
+        driven = []
+        with mock.patch.object(rollouts.driver, "drive", lambda record, *_, **__: driven.append(record) or record), mock.patch.object(rollouts, "Bus", mock.MagicMock()):
+            cases = [({}, {}, (None, None)), ({}, {"outside_window": True}, (None, True)), ({"at_window": True}, {}, (True, None))]
+            cases += [({"at_window": True}, {"outside_window": True}, (None, True)), ({"outside_window": True}, {}, (None, True))]
+            for number, (former, given, found) in enumerate(cases, 1):
+                # Each one ends the former, with a newer epoch.
+                record = self.begun(epoch=10 * number, **former)
+                record["hosts"]["web1"]["state"] = "done"
+                runner._rollouts().records.write(record)
+                runner.rollback("r1", **given)
+                self.assertEqual((driven[-1]["at_window"], driven[-1]["outside_window"] or None), found, (former, given))
+
+    def test_a_plan_asks_as_the_rollout_orders(self):
+        given, found = {"at_window": True, "outside_window": True}, []
+        for call in (lambda: runner.plan("*", "3007.17-1", **given), lambda: runner.rollout("*", "3007.17-1", **given)):
+            self.assertIn("cannot use at_window and outside_window together", call()["error"])
+        with mock.patch.object(asking, "planned", lambda own, *_: found.append(own.timing) or self.plan()):
+            runner.rollout("*", "3007.17-1", outside_window=True, test=True)
+            runner.plan("*", "3007.17-1", outside_window=True)
+            runner.plan("*", "3007.17-1", at_window=True)
+        outside, at = [[{"__kwarg__": True, name: True}] for name in ("outside_window", "at_window")]
+        self.assertEqual(found, [outside, outside, at])
+
     def test_a_page_runs_its_own_script_alone(self):
         self.assertNotIn("nonce", page.POLICY)
 

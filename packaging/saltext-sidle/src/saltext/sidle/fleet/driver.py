@@ -229,7 +229,7 @@ class _Driver:
         if kind == "install":
             self._own.on_install(self._now(), minion, answer)
         elif kind == "switch":
-            self._own.on_switch(self._now(), minion, answer)
+            self._own.on_switch(self._now(), minion, jobs.explained(self._record, answer))
         elif answer.instance:
             self._own.on_status(self._now(), minion, answer.instance)
 

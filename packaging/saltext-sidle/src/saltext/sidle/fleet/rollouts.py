@@ -102,12 +102,12 @@ class Rollouts:
 
     # --- plans -----------------------------------------------------------------------------------------------------
 
-    def _asking(self, source, at_window):
-        return asking.Asking(self._opts, self.ask, source, at_window)
+    def _asking(self, source, timing):
+        return asking.Asking(self._opts, self.ask, source, timing)
 
-    def plan(self, target, wanted, source, at_window, groups=None):
-        """Returns a new plan. `target`: a target and its type."""
-        return asking.planned(self._asking(source, at_window), wanted, target, groups)
+    def plan(self, target, wanted, source, timing, groups=None):
+        """Returns a new plan. `target`: a target and its type; `timing`: as of `wanted.timing`."""
+        return asking.planned(self._asking(source, timing), wanted, target, groups)
 
     def written_plan(self, name):
         """Returns the plan in a file."""
@@ -119,9 +119,9 @@ class Rollouts:
         except (ValueError, RecursionError):
             raise planning.PlanError(f"cannot read the plan {name}: it is no JSON: `sidle.plan` writes it with format=data") from None
 
-    def plan_again(self, old, source, at_window, sign_in):
+    def plan_again(self, old, source, timing, sign_in):
         """Returns an earlier plan for the minions that still go."""
-        return asking.planned_again(self._asking(source, at_window), old, sign_in)
+        return asking.planned_again(self._asking(source, timing), old, sign_in)
 
     # --- rollouts --------------------------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class Rollouts:
                     )
 
     def begin(self, name, plan, settings, options):
-        """Drives a new rollout of this plan to its end, or to a halt. `options`: `source`, `install_rate`, `splay`, `at_window`."""
+        """Drives a new rollout of this plan to its end, or to a halt. `options`: `source`, `install_rate`, `splay`, `at_window`, `outside_window`."""
         if not plan.waves:
             raise planning.PlanError(f"cannot begin a rollout: nobody goes\n{tables.table(plan)}")
         record = beginning.new(name, plan, time.time(), **settings)
@@ -261,8 +261,11 @@ class Rollouts:
                 found[name] = failed(f"cannot drive rollout {name}: {error}")
         return found
 
-    def roll_back(self, name, wave, test, settings):
-        """Drives a rollout that takes minions of a former rollout back. `wave`: counted from 0; None: all. `test`: only says which."""
+    def roll_back(self, name, wave, test, settings, outside_window=None):
+        """
+        Drives a rollout that takes minions of a former rollout back. `wave`: counted from 0; None: all. `test`: only says which. `outside_window`: also outside of
+        maintenance windows; None: as in the former rollout.
+        """
         with self.records.driving(name):
             former = self.records.read(name)
             driver.ask_unsure(self.ask, former)
@@ -280,7 +283,8 @@ class Rollouts:
             with self._bus() as bus:
                 driver.unclaim(bus, former, list(former["hosts"]))
                 self._tell(former, bus)
-        record.update(splay=former.get("splay") or "60s", at_window=former.get("at_window"))
+        is_outside = former.get("outside_window") if outside_window is None else bool(outside_window)
+        record.update(splay=former.get("splay") or "60s", at_window=None if is_outside else former.get("at_window"), outside_window=is_outside)
         try:
             answer = self._drive(record, "rollback")
         except ERRORS as error:
