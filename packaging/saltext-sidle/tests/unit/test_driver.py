@@ -7,7 +7,7 @@ import tempfile
 import unittest
 from unittest import mock
 
-from saltext.sidle.fleet import answers, beginning, clocks, driver, jobs, records, states
+from saltext.sidle.fleet import answers, beginning, driver, jobs, records, states
 from saltext.sidle.fleet import plan as planning
 
 NEW, OLD = "3007.17-1", "3006.30-1"
@@ -122,13 +122,6 @@ class Drivers(unittest.TestCase):
         self.step(own, 300)
         self.assertEqual(own._own.counts(), {"lost": 1, "waiting": 1}, "a silence is one")
 
-    def test_a_gap_is_what_no_clock_explains_or_what_no_step_takes(self):
-        for wall, steady, gap in ((2, 2, 0), (1202, 2, 1200), (-3598, 2, -3600), (31, 2, 0), (1200, 1200, 1140), (50, 50, 0), (2402, 1202, 2342)):
-            times = {"wall": 5.0, "steady": 5.0}
-            clock = clocks.Clock(lambda times=times: times["wall"], lambda times=times: times["steady"])
-            times.update(wall=5.0 + wall, steady=5.0 + steady)
-            self.assertEqual((clock.gap(), clock.gap()), ((gap, 5.0 + wall), (0, 5.0 + wall)))
-
     def test_what_has_not_begun_leaves_a_record_only_if_nobody_could_say_why(self):
         bus = Bus()
         bus.away = True
@@ -207,6 +200,17 @@ class Drivers(unittest.TestCase):
             bus = Bus()
             self.driver(self.records.read("r1"), bus).begin()
             self.assertEqual((known, bus.of("sidle.claim")), (dict.fromkeys("abc", 3), [["a", "b", "c"]] * 2))
+
+    def test_a_host_that_is_almost_alone_to_answer_ends_no_driver(self):
+        def claims(_bus, record, _ids):
+            """The others are silent."""
+            return {"a": {"error": {"class": "conflict", "message": "no"}} if record["epoch"] > 1 else {}}
+
+        self.records.write(self.record(plan(a={}, b={}, c={})))
+        with mock.patch.object(driver.claims, "_asked", claims):
+            own = self.driver(self.records.read("r1"), Bus())
+            own.begin()
+        self.assertEqual(own._own.counts(), {"refused": 1, "waiting": 2})
 
     def test_a_late_host_costs_no_job_to_the_others(self):
         record = self.record(plan(a={}, b={}, z={"unseen_days": 2}))

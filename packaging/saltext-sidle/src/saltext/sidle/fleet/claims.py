@@ -13,15 +13,14 @@ REFUSALS_SHOWN = 5
 class Answered(NamedTuple):
     """The answers to a claim. A host that does not hear of a claim is claimed by its first order."""
 
-    #: Who was asked, and who of them took it.
-    asked: "list[str]"
+    #: Who took it.
     took: "list[str]"
     #: The error of each host that refuses.
     refusals: "dict[str, dict]"
 
-    def are_few(self):
-        """Returns whether so few refuse that the others go on without them: neither another rollout nor another driver has taken most of them."""
-        return len(self.refusals) * 2 <= len(self.asked)
+    def are_few(self, of):
+        """Returns whether so few of these hosts refuse that the others go on: neither another rollout nor another driver has taken most of them."""
+        return len(self.refusals) * 2 <= len(of)
 
     def are_newer(self):
         """Returns whether most of those that refuse belong to this rollout, and obey a driver with a newer epoch."""
@@ -37,7 +36,7 @@ def claim(bus, record, ids):
         again = _asked(bus, record, list(refused))
         found.update(again)
         refused = _refusals(again)
-    return Answered(ids, [minion for minion in found if minion not in refused], refused)
+    return Answered([minion for minion in found if minion not in refused], refused)
 
 
 def _asked(bus, record, ids):

@@ -94,7 +94,7 @@ class _Driver:
         record.update(status=states.RUNNING, why=None)
         answered = claims.claim(self._bus, record, ids)
         # One host must not keep the others from their way back.
-        if answered.refusals and not (record["purpose"] == states.ROLLBACK and answered.are_few()):
+        if answered.refusals and not (record["purpose"] == states.ROLLBACK and answered.are_few(ids)):
             # What does not begin here leaves nothing behind.
             unclaim(self._bus, record, ids)
             self._records.remove(record["id"])
@@ -109,18 +109,18 @@ class _Driver:
         """
         record = self._record
         record["epoch"] = max(record["epoch"], self._records.read(record["id"])["epoch"])
-        took = self._claim(ids)
+        took = self._claim(ids, ids)
         # What was before counts for nobody.
         self._clock.gap()
         self._own.go_on(self._now())
         record["epoch"] += 1
         self._records.write(record)
-        self._claim(took)
+        self._claim(took, ids)
 
-    def _claim(self, ids):
-        """Claims hosts for a rollout that is on record; returns those that took it. Few that refuse are left out: they must not keep the others."""
+    def _claim(self, ids, of):
+        """Claims hosts for a rollout that is on record; returns those that took it. If few of all its hosts refuse, they are left out, and keep no others."""
         answered = claims.claim(self._bus, self._record, ids)
-        if not answered.are_few():
+        if not answered.are_few(of):
             raise claims.refused(self._record, answered, is_new=False)
         self._refuse(answered.refusals)
         return answered.took
