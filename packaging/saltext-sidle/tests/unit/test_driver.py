@@ -97,6 +97,31 @@ class Drivers(unittest.TestCase):
         self.step(own, 120)
         self.assertEqual(len(bus.of("sidle.switch")), 2)
 
+    def test_a_pause_of_the_machine_and_a_clock_that_is_set_are_no_silence(self):
+        bus = Bus()
+        own = self.driver(self.record(plan(a={}, b={}), patience_seconds=300), bus)
+        own.begin()
+        self.step(own, 20)
+        for jump in (1200, 86_400, -7200):
+            with self.assertLogs(driver.log, "WARNING"):
+                self.now += jump
+                own.step()
+            self.assertEqual(own._own.counts(), {"ordered": 1, "waiting": 1}, jump)
+            asked = len(bus.of("sidle.status"))
+            self.step(own, 40)
+            self.assertGreater(len(bus.of("sidle.status")), asked, "it is asked again in time")
+        # Also while the master is away, and once only.
+        bus.away = True
+        self.step(own, 40)
+        with self.assertLogs(driver.log, "WARNING"):
+            self.now += 1200
+            own.step()
+        bus.away = False
+        self.step(own, 40)
+        self.assertLess(self.now - own._own.in_flight[bus.of("sidle.switch")[0][0]]["answered"], 300)
+        self.step(own, 300)
+        self.assertEqual(own._own.counts(), {"lost": 1, "waiting": 1}, "a silence is one")
+
     def test_what_has_not_begun_leaves_a_record_only_if_nobody_could_say_why(self):
         bus = Bus()
         bus.away = True
@@ -121,12 +146,71 @@ class Drivers(unittest.TestCase):
         self.assertEqual((record["hosts"]["a"]["state"], record["hosts"]["a"]["text"]), ("refused", "it belongs to rollout r0"))
         self.assertEqual((record["hosts"]["b"]["state"], record["epoch"]), ("waiting", 2))
         # Most of them: another rollout has taken them all. And a newer driver of this rollout ends this one.
-        newer = {"code": 12, "error": {"class": "conflict", "message": "another driver goes on with epoch 9"}}
-        for claim in ({"b": taken, "c": taken}, {"c": newer}):
+        newer = {"code": 12, "error": {"class": "conflict", "message": "epoch 2 is over, another driver goes on with epoch 9"}}
+        for told, error in ((taken, states.RolloutError), (newer, records.Superseded)):
             before = json.dumps(record["hosts"])
-            with self.assertRaisesRegex(states.RolloutError, "minions refuse it"):
-                self.driver(record, Bus(claim=claim)).begin()
-            self.assertEqual(json.dumps(record["hosts"]), before)
+            with self.assertRaisesRegex(error, "2 minions refuse it") as raised:
+                self.driver(record, Bus(claim={"b": told, "c": told})).begin()
+            self.assertEqual("sidle.resume r1 take_over=True" in str(raised.exception), told is newer)
+            self.assertEqual((json.dumps(record["hosts"]), self.records.read("r1")["epoch"]), (before, 2))
+        # One of them alone may say anything.
+        self.driver(record, Bus(claim={"c": newer})).begin()
+        self.assertEqual([record["hosts"][each]["state"] for each in "abc"], ["refused", "waiting", "refused"])
+
+    def test_one_host_does_not_keep_the_others_from_their_way_back(self):
+        taken = {"code": 12, "error": {"class": "conflict", "message": "it belongs to rollout r0", "reason": "other-rollout"}}
+        former = self.record(plan(a={}, b={}, c={}), budget=1, family_budget=1)
+        for host in former["hosts"].values():
+            host["state"] = "done"
+        back = {**beginning.back("r1-back", former, None, 0.0), "splay": "60s"}
+        bus = Bus(claim={"a": taken})
+        own = self.driver(back, bus)
+        own.begin()
+        self.step(own, 2)
+        self.assertEqual((own._own.counts(), bus.of("sidle.rollback")), ({"refused": 1, "ordered": 2}, [["b", "c"]]))
+        back = {**beginning.back("r1-back-2", former, None, 0.0), "splay": "60s"}
+        with self.assertRaisesRegex(states.RolloutError, "2 minions refuse it"):
+            self.driver(back, Bus(claim={"a": taken, "b": taken})).begin()
+        self.assertFalse(self.records.has("r1-back-2"))
+
+    def test_of_two_masters_one_drives(self):
+        def claims(bus, record, ids):
+            """As hosts take them."""
+            bus.publish(ids, "sidle.claim")
+            epoch, over = record["epoch"], {"class": "conflict", "message": "another driver goes on"}
+            told = {each: {"error": over} if epoch < known[each] else {} for each in ids}
+            known.update((each, max(epoch, known[each])) for each in ids)
+            return told
+
+        known = dict.fromkeys("abc", 1)
+        self.records.write(self.record(plan(a={}, b={}, c={})))
+        with mock.patch.object(driver.claims, "_asked", claims):
+            # The other master has a copy, and goes on.
+            known.update(dict.fromkeys("abc", 2))
+            with self.assertRaisesRegex(records.Superseded, "this record is older than what the minions know"):
+                self.driver(self.records.read("r1"), Bus()).begin()
+            self.assertEqual((known, self.records.read("r1")["epoch"]), (dict.fromkeys("abc", 2), 1))
+            # A driver that is killed before hosts hear of its epoch, and its successor.
+            known.update(dict.fromkeys("abc", 1))
+            bus = Bus()
+            with mock.patch.object(driver.Rollout, "go_on", side_effect=KeyboardInterrupt), self.assertRaises(KeyboardInterrupt):
+                self.driver(self.records.read("r1"), bus).begin()
+            self.driver(self.records.read("r1"), bus).begin()
+            self.assertEqual((known, self.records.read("r1")["epoch"]), (dict.fromkeys("abc", 2), 2))
+            bus = Bus()
+            self.driver(self.records.read("r1"), bus).begin()
+            self.assertEqual((known, bus.of("sidle.claim")), (dict.fromkeys("abc", 3), [["a", "b", "c"]] * 2))
+
+    def test_a_host_that_is_almost_alone_to_answer_ends_no_driver(self):
+        def claims(_bus, record, _ids):
+            """The others are silent."""
+            return {"a": {"error": {"class": "conflict", "message": "no"}} if record["epoch"] > 1 else {}}
+
+        self.records.write(self.record(plan(a={}, b={}, c={})))
+        with mock.patch.object(driver.claims, "_asked", claims):
+            own = self.driver(self.records.read("r1"), Bus())
+            own.begin()
+        self.assertEqual(own._own.counts(), {"refused": 1, "waiting": 2})
 
     def test_a_late_host_costs_no_job_to_the_others(self):
         record = self.record(plan(a={}, b={}, z={"unseen_days": 2}))
@@ -278,6 +362,34 @@ class Drivers(unittest.TestCase):
             driver.ask_unsure(Bus(status=found).ask, record, lambda: 9.0)
         self.assertEqual([states.is_unsure(record["hosts"][each]) for each in "ab"], [False, True])
         self.assertEqual(record["hosts"]["a"]["state"], "done")
+
+    def test_a_word_is_not_lost_with_the_driver_or_on_a_full_disk(self):
+        own = self.driver(self.record(plan(a={}, b={})), Bus())
+        own.begin()
+        self.records.ask_driver("r1", "abort", "a wrong release")
+        with mock.patch.object(records.os, "fsync", side_effect=OSError(28, "No space left on device")), self.assertRaises(OSError):
+            self.step(own, 2)
+        self.assertEqual(self.records.read("r1")["status"], "running")
+        own = self.driver(self.records.read("r1"), Bus())
+        own.begin()
+        self.step(own, 2)
+        self.assertEqual(self.records.read("r1")["status"], "aborted")
+
+    def test_words_that_are_on_record_are_not_applied_once_more(self):
+        own = self.driver(self.record(plan(a={}, b={})), Bus())
+        own.begin()
+        self.records.ask_driver("r1", "pause", "lunch", "ann")
+        self.records.ask_driver("r1", "resume", "", "bob")
+        words = os.path.join(self.records._own, "r1.words")
+        shutil.copy(words, f"{words}.kept")
+        self.step(own, 2)
+        # It was killed after it had written the record.
+        os.replace(f"{words}.kept", words)
+        self.records.ask_driver("r1", "pause", "tea", "cyn")
+        own = self.driver(self.records.read("r1"), Bus())
+        own.begin()
+        self.step(own, 4)
+        self.assertEqual([act["by"] for act in self.records.read("r1")["acts"]], ["ann", "bob", "cyn"])
 
     def test_a_word_that_comes_last_is_heard(self):
         bus = Bus()

@@ -48,18 +48,28 @@ class Records(unittest.TestCase):
             self.records.write(record(epoch=3))
         self.assertEqual(self.records.read("r1")["epoch"], 4)
 
+    def taken(self):
+        with self.records.commands("r1") as commands:
+            return [command[:3] for command in commands]
+
     def test_the_driver_hears_a_word_once(self):
-        self.assertEqual(self.records.take_commands("r1"), [])
+        self.assertEqual(self.taken(), [])
         # One that came before the driver looked was lost with the next.
         self.records.ask_driver("r1", "abort", "a wrong release")
         self.records.ask_driver("r1", "pause", "lunch", "ann")
-        self.assertEqual(self.records.take_commands("r1"), [("abort", "a wrong release", None), ("pause", "lunch", "ann")])
-        # Of the file system that was full.
+        self.assertEqual(self.taken(), [("abort", "a wrong release", None), ("pause", "lunch", "ann")])
+        # Of the file system that was full, and of an earlier version.
         with open(os.path.join(self.records._own, "r1.words"), "a", encoding="utf-8") as file:
-            file.write('["abo')
+            file.write('["pause", "tea", "bob"]\n["abo')
         self.records.ask_driver("r1", "resume", "")
-        self.assertEqual(self.records.take_commands("r1"), [("resume", "", None)])
-        self.assertEqual(self.records.take_commands("r1"), [])
+        self.assertEqual(self.taken(), [("pause", "tea", "bob"), ("resume", "", None)])
+        self.assertEqual(self.taken(), [])
+
+    def test_a_word_stays_until_its_record_is_written(self):
+        self.records.ask_driver("r1", "abort", "a wrong release")
+        with self.assertRaisesRegex(OSError, "no space"), self.records.commands("r1"):
+            raise OSError("no space")
+        self.assertEqual(self.taken(), [("abort", "a wrong release", None)])
 
     def test_names_lead_nowhere_else(self):
         for wrong in ("", "../r1", "a/b", ".r1", "Nov 2026", "r" * 129):
@@ -89,6 +99,17 @@ class Jobs(unittest.TestCase):
         self.assertEqual((first.function, ids, others), ("sidle.rollback", ["h1", "h3"], ["h2"]))
         self.assertEqual(second.kwarg, {**first.kwarg, "force": True})
         self.assertEqual((first.kwarg["rollout"], first.kwarg["epoch"], first.kwarg["at_window"]), ("r1", 1, True))
+
+    def test_a_way_back_needs_no_maintenance_window(self):
+        back = record(id="r1-back", of="r1", purpose="rollback", outside_window=True)
+        ((job, _),) = jobs.of(back, "switch", ["h1"])
+        self.assertEqual((job.function, job.kwarg["outside_window"], "at_window" in job.kwarg), ("sidle.rollback", True, False))
+        held = {"error": {"class": "held", "message": "it is outside its maintenance windows"}}
+        self.assertEqual(jobs.explained(back, held), held)
+        said = jobs.explained({**back, "outside_window": None}, held)["error"]
+        self.assertEqual((said["class"], said["message"].count("`salt-run sidle.rollback r1 outside_window=True`")), ("held", 1), said)
+        self.assertIn("outside_window=True", jobs.explained(record(), held)["error"]["message"])
+        self.assertEqual(jobs.explained(record(), {}), {})
 
     def test_what_salt_itself_answers_is_a_failure(self):
         self.assertEqual(answers.order("'sidle' is not available.")["error"]["class"], "failed")

@@ -10,7 +10,8 @@ from unittest import mock
 import bare_salt
 
 with bare_salt.importable():
-    from saltext.sidle.fleet import asking, files, names, page, rollouts
+    from saltext.sidle.fleet import asking, beginning, files, names, page, rollouts
+    from saltext.sidle.fleet import plan as planning
     from saltext.sidle.runners import sidle as runner
 
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIJ7Q x"
@@ -144,6 +145,69 @@ class Runners(unittest.TestCase):
             with self.subTest(number):
                 self.assertRegex(call()["error"], "^cannot ")
         self.assertEqual((self.written(), self.asked), ([], []))
+
+    def test_a_rollout_whose_name_was_taken_while_it_was_planned_does_not_begin(self):
+        driven = mock.patch.object(rollouts.driver, "drive", lambda *_, **__: self.fail("it is driven"))
+        with driven, mock.patch.object(rollouts, "Bus", mock.MagicMock()):
+            made = self.plan()
+            name = runner._rollouts().free_name("r1", "salt-minion", "3007.17-1")
+            before = self.begun(epoch=7)
+            options = {"source": None, "install_rate": None, "splay": "60s", "at_window": None}
+            with self.assertRaisesRegex(rollouts.RolloutError, "choose another name, or go on with `salt-run sidle.resume r1`"):
+                runner._rollouts().begin(name, made, {}, options)
+            self.assertEqual(runner._rollouts().records.read("r1"), before)
+
+    def plan(self):
+        host = {"family": "RedHat", "unseen_days": 0, "releases": [], "status": {
+            "current": "3006.30-1", "installed": ["3007.17-1"], "supervisor": {"version": "1"}, "hold": None, "switch": None, "last": None, "instance": "salt-minion",
+        }}  # fmt: skip
+        return planning.make({"web1": host, "web2": host}, planning.Wanted("salt-minion", "3007.17-1"))
+
+    def begun(self, **more):
+        """A rollout on record, half way."""
+        record = {**beginning.new("r1", self.plan(), 0.0), "splay": "60s", **more}
+        runner._rollouts().records.write(record)
+        return record
+
+    def test_a_copy_of_a_record_is_left_to_the_master_whose_rollout_it_is(self):
+        driven, bus = [], mock.MagicMock()
+        with mock.patch.object(rollouts.driver, "drive", lambda record, *_, **__: driven.append(record["master"])), mock.patch.object(rollouts, "Bus", bus):
+            runner.__opts__["id"] = "m2"
+            self.begun(master="m1")
+            self.assertEqual((runner.go_on(), driven), ({}, []))
+            record = self.begun(master="m1", status="late", announced={"status": "running"})
+            record["hosts"]["web1"]["state"] = "offline"
+            runner._rollouts().records.write(record)
+            self.assertEqual((runner.take_up("web1"), driven), ({}, []))
+            # A person knows better; and a record of before has no master.
+            for call in (lambda: runner.resume("r1"), lambda: self.begun() and runner.go_on(), lambda: self.begun(master="m2") and runner.go_on()):
+                driven.clear()
+                call()
+                self.assertEqual(driven, ["m2"])
+
+    def test_a_way_back_goes_outside_of_windows_as_its_caller_or_its_rollout_says(self):
+        driven = []
+        with mock.patch.object(rollouts.driver, "drive", lambda record, *_, **__: driven.append(record) or record), mock.patch.object(rollouts, "Bus", mock.MagicMock()):
+            cases = [({}, {}, (None, None)), ({}, {"outside_window": True}, (None, True)), ({"at_window": True}, {}, (True, None))]
+            cases += [({"at_window": True}, {"outside_window": True}, (None, True)), ({"outside_window": True}, {}, (None, True))]
+            for number, (former, given, found) in enumerate(cases, 1):
+                # Each one ends the former, with a newer epoch.
+                record = self.begun(epoch=10 * number, **former)
+                record["hosts"]["web1"]["state"] = "done"
+                runner._rollouts().records.write(record)
+                runner.rollback("r1", **given)
+                self.assertEqual((driven[-1]["at_window"], driven[-1]["outside_window"] or None), found, (former, given))
+
+    def test_a_plan_asks_as_the_rollout_orders(self):
+        given, found = {"at_window": True, "outside_window": True}, []
+        for call in (lambda: runner.plan("*", "3007.17-1", **given), lambda: runner.rollout("*", "3007.17-1", **given)):
+            self.assertIn("cannot use at_window and outside_window together", call()["error"])
+        with mock.patch.object(asking, "planned", lambda own, *_: found.append(own.timing) or self.plan()):
+            runner.rollout("*", "3007.17-1", outside_window=True, test=True)
+            runner.plan("*", "3007.17-1", outside_window=True)
+            runner.plan("*", "3007.17-1", at_window=True)
+        outside, at = [[{"__kwarg__": True, name: True}] for name in ("outside_window", "at_window")]
+        self.assertEqual(found, [outside, outside, at])
 
     def test_a_page_runs_its_own_script_alone(self):
         self.assertNotIn("nonce", page.POLICY)

@@ -78,13 +78,13 @@ def cached(store, minion):
 
 class Asking:
     """
-    One plan's questions. `ask(ids, function, arguments, kwarg=None, seconds=None, read=…, most=…)`: as `Bus.ask`. `source` and `at_window`: those of the rollout.
+    One plan's questions. `ask(ids, function, arguments, kwarg=None, seconds=None, read=…, most=…)`: as `Bus.ask`. `source` and `timing` (`wanted.timing`): those of the rollout.
     """
 
-    def __init__(self, opts, ask, source=None, at_window=None):
+    def __init__(self, opts, ask, source=None, timing=None):
         self.opts, self.ask = opts, ask
         self.source = source[0] if isinstance(source, list) and source else source or None
-        self.timing = [{"__kwarg__": True, "at_window": True}] if at_window else []
+        self.timing = [{"__kwarg__": True, **timing}] if timing else []
         self.cache = salt.cache.factory(opts)
         self.masters = Masters(opts)
 

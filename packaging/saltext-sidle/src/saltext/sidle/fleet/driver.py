@@ -8,7 +8,7 @@ import logging
 import time
 from functools import partial
 
-from . import acts, answers, jobs, states
+from . import acts, answers, claims, clocks, jobs, states
 from .rollout import Rollout
 from .states import RolloutError
 
@@ -32,15 +32,15 @@ UNCLAIM_SECONDS = 10
 #: How a person resumes a rollout so that failed minions are tried once more.
 AGAIN = "again=True"
 
+#: What a person says to a driver.
+COMMANDS = ("pause", "resume", "abort")
+
 #: The orders of a rollout.
 KINDS = ("install", "switch")
 
 #: A driver that takes over accepts an epoch of a minion that is so much higher than its own, at most: each driver raises it by one. Minions allow more
 #: (`EPOCH_STEP_MAXIMUM`), so that no minion's word makes an epoch that the others refuse.
 EPOCH_STEP_MAX = 10_000
-
-#: Of the hosts that refuse a driver so many are named.
-REFUSALS_SHOWN = 5
 
 
 def drive(record, bus, records, now=time.time, announcer=None):
@@ -64,6 +64,7 @@ class _Driver:
         self._looked = 0.0
         #: When a job was last published, and since when none can be; None: they can.
         self._published, self._away_since = now(), None
+        self._clock = clocks.Clock(now)
         #: Since when nothing is ordered any more.
         self._resting_since = None
         #: Whose claims end with this driver.
@@ -74,54 +75,65 @@ class _Driver:
         record, is_new = self._record, not self._records.has(self._record["id"])
         if self._bus.unchecked:
             raise RolloutError(f"cannot drive rollout {record['id']}: {self._bus.unchecked}: any minion could say of another one that it is done")
-        if is_new:
-            # Whatever happens from now on, there is a record that can be resumed or aborted.
-            record.update(status=states.HALTED, why="its runner ended before it began")
-            self._records.write(record)
-            record.update(status=states.RUNNING, why=None)
-        else:
-            # Each driver has an epoch of its own: hosts refuse a driver on another master that has an older copy of the record.
-            record["epoch"] = max(record["epoch"], self._records.read(record["id"])["epoch"]) + 1
         ids = [minion for minion, host in record["hosts"].items() if host["state"] in (states.WAITING, *states.IN_FLIGHT_STATES)]
         try:
-            refusals = self._refusals(ids)
-            # The end of a former claim may have been on its way.
-            refusals = refusals and self._refusals(list(refusals))
+            (self._begin_new if is_new else self._take_over)(ids)
         except jobs.Away as error:
             raise RolloutError(f"cannot drive rollout {record['id']}: {error}") from None
-        # Of a rollout that is on record few such hosts are left out: they must not keep the others.
-        few = {} if is_new else {minion: error for minion, error in refusals.items() if error.get("reason") == answers.OTHER_ROLLOUT}
-        few = few if len(few) * 2 <= len(ids) else {}
-        refusals = {minion: error["message"] for minion, error in refusals.items() if minion not in few}
-        if refusals:
-            # The record stays as it was: what does not begin here leaves nothing behind.
-            if is_new:
-                unclaim(self._bus, record, ids)
-                self._records.remove(record["id"])
-            more = [f"and {len(refusals) - REFUSALS_SHOWN} more"] if len(refusals) > REFUSALS_SHOWN else []
-            lines = [f"{minion}: {message}" for minion, message in sorted(refusals.items())][:REFUSALS_SHOWN]
-            raise RolloutError("\n".join([f"cannot drive rollout {record['id']}: {len(refusals)} minions refuse it", *lines, *more]))
-        if not is_new:
-            self._own.go_on(self._now())
-        for minion, error in few.items():
-            self._own.refuse(self._now(), minion, "conflict", error["message"])
         if record["status"] == states.LATE:
             self._claimed = set(ids)
             self._take_up_late()
         self._records.write(record)
         self._announce()
 
+    def _begin_new(self, ids):
+        record = self._record
+        # Whatever happens from now on, there is a record that can be resumed or aborted.
+        record.update(status=states.HALTED, why="its runner ended before it began")
+        self._records.write(record)
+        record.update(status=states.RUNNING, why=None)
+        answered = claims.claim(self._bus, record, ids)
+        # One host must not keep the others from their way back.
+        if answered.refusals and not (record["purpose"] == states.ROLLBACK and answered.are_few(ids)):
+            # What does not begin here leaves nothing behind.
+            unclaim(self._bus, record, ids)
+            self._records.remove(record["id"])
+            raise claims.refused(record, answered, is_new=True)
+        self._refuse(answered.refusals)
+
+    def _take_over(self, ids):
+        """
+        Takes over a rollout that is on record: each driver has an epoch of its own, and hosts refuse a driver with an older copy of the record. First with the
+        epoch on record, by which hosts tell that another driver went on. The next one is on record before hosts hear of it: a driver that is killed in between
+        leaves no epoch at the hosts that its successor does not know.
+        """
+        record = self._record
+        record["epoch"] = max(record["epoch"], self._records.read(record["id"])["epoch"])
+        took = self._claim(ids, ids)
+        # What was before counts for nobody.
+        self._clock.gap()
+        self._own.go_on(self._now())
+        record["epoch"] += 1
+        self._records.write(record)
+        self._claim(took, ids)
+
+    def _claim(self, ids, of):
+        """Claims hosts for a rollout that is on record; returns those that took it. If few of all its hosts refuse, they are left out, and keep no others."""
+        answered = claims.claim(self._bus, self._record, ids)
+        if not answered.are_few(of):
+            raise claims.refused(self._record, answered, is_new=False)
+        self._refuse(answered.refusals)
+        return answered.took
+
+    def _refuse(self, refusals):
+        for minion, error in refusals.items():
+            self._own.refuse(self._now(), minion, "conflict", error["message"])
+
     def _announce(self):
         """Tells of a new state, which is on record; then notes that it was told."""
         if self._announcer is not None and states.is_untold(self._record):
             self._announcer.announce(self._record)
             self._records.write(self._record)
-
-    def _refusals(self, ids):
-        """Returns which of these hosts refuse this driver, and the error that each gives."""
-        found = claim(self._bus, self._record, ids)
-        # Nonsense is no refusal: what the host says to its order decides.
-        return {minion: answer["error"] for minion, answer in found.items() if jobs.is_taken(answer)}
 
     def _take_up_late(self):
         """Asks the offline minions after the last wave: who is back is what there is to do."""
@@ -148,14 +160,16 @@ class _Driver:
         until = time.monotonic() + TICK_SECONDS
         while (rest := until - time.monotonic()) > 0:
             for event in self._bus.events(rest):
+                self._skip_gap()
                 self._hear(event)
+        now = self._skip_gap()
         self._apply_commands()
         if not self._takes_jobs():
             # What a person has said is on record, also while the master is away.
             self._records.write(self._record)
             self._announce()
             return
-        orders = self._own.next(self._now())
+        orders = self._own.next(now)
         self._claimed.update(orders.install, orders.switch)
         # First on record, then done.
         self._records.write(self._record)
@@ -215,13 +229,15 @@ class _Driver:
         if kind == "install":
             self._own.on_install(self._now(), minion, answer)
         elif kind == "switch":
-            self._own.on_switch(self._now(), minion, answer)
+            self._own.on_switch(self._now(), minion, jobs.explained(self._record, answer))
         elif answer.instance:
             self._own.on_status(self._now(), minion, answer.instance)
 
     def _apply_commands(self):
-        for command in self._records.take_commands(self._record["id"]):
-            apply_command(self._own, *command, now=self._now())
+        with self._records.commands(self._record["id"]) as commands:
+            apply_commands(self._own, commands, self._now())
+            if commands:
+                self._records.write(self._record)
 
     # --- what is sent ----------------------------------------------------------------------------------------------
 
@@ -241,6 +257,17 @@ class _Driver:
 
     def _offline(self):
         return [minion for minion, host in self._record["hosts"].items() if host["state"] == states.OFFLINE]
+
+    def _skip_gap(self):
+        """Leaves out a time in which this driver could see nothing (`clocks`). Returns the time until which that is so."""
+        gap, now = self._clock.gap()
+        if gap:
+            log.warning("rollout %s: %d s are left out: this machine or its clock stood still, or the clock was set", self._record["id"], gap)
+            self._own.skip_outage(gap)
+            self._published = min(now, self._published + gap)
+            self._away_since = None if self._away_since is None else min(now, self._away_since + gap)
+            self._resting_since = None if self._resting_since is None else self._resting_since + gap
+        return now
 
     def _takes_jobs(self):
         """Returns whether the master takes jobs. While it does not, no minion is silent, and no time passes for the rollout."""
@@ -263,15 +290,6 @@ class _Driver:
         now, since = self._now(), self._published if self._away_since is None else self._away_since
         self._own.skip_outage(max(0.0, now - since))
         self._away_since = now
-
-
-def claim(bus, record, ids):
-    """
-    Claims hosts, with the driver's epoch: minion one refuses other rollouts then, and drivers of older epochs. One that does not hear of it is claimed by
-    its order.
-    """
-    kwarg = {"rollout": record["id"], "epoch": record["epoch"], "package": record["package"]}
-    return bus.ask(ids, "sidle.claim", kwarg=kwarg, read=answers.order)
 
 
 def cancel_waiting(bus, record, ids):
@@ -300,8 +318,17 @@ def unclaim(bus, record, ids):
         pass
 
 
-def apply_command(own, act, reason, by=None, now=0.0):
-    """Applies what a person said to the driver."""
+def apply_commands(own, commands, now, of=COMMANDS):
+    """Applies what people said to the driver (`Records.commands`), of these acts. What is on record as applied is not applied once more."""
+    applied = own.record.get("applied", ())
+    for act, reason, by, number in commands:
+        if act in of and number not in applied:
+            _apply_command(own, act, reason, by, now)
+    if commands:
+        own.record["applied"] = [number for *_, number in commands if number]
+
+
+def _apply_command(own, act, reason, by, now):
     if own.record["status"] in (states.ENDED, states.ABORTED):
         return
     if act == "abort":

@@ -3,6 +3,7 @@
 import re
 from typing import NamedTuple
 
+from . import states
 from .states import RolloutError
 
 
@@ -55,10 +56,22 @@ def switch(record, host):
         "package": record["package"], "release": host["to"], "splay": record["splay"], "reason": f"rollout {record['id']}",
         "rollout": record["id"], "epoch": record["epoch"],
     }  # fmt: skip
-    for name, is_on in (("force", host.get("force")), ("at_window", record.get("at_window"))):
+    for name, is_on in (("force", host.get("force")), ("at_window", record.get("at_window")), ("outside_window", record.get("outside_window"))):
         if is_on:
             kwarg[name] = True
     return Job(f"sidle.{record['purpose']}", kwarg)
+
+
+def explained(record, answer):
+    """Returns the answer to an order to switch (`answers.order`); a refusal that may be for a maintenance window has its remedy."""
+    error = answer.get("error")
+    if not error or error["class"] != "held" or record.get("outside_window"):
+        return answer
+    if record["purpose"] == states.ROLLBACK:
+        remedy = f"`salt-run sidle.abort {record['id']}`, then `salt-run sidle.rollback {record['of']} outside_window=True`"
+    else:
+        remedy = "`sidle.rollout` takes outside_window=True"
+    return {**answer, "error": {**error, "message": f"{error['message']} (to begin outside of maintenance windows: {remedy})"}}
 
 
 def source_of(record, wave):

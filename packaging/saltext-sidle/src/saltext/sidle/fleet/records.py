@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import json
 import os
+import uuid
 
 from . import names
 from .states import RolloutError
@@ -107,22 +108,28 @@ class Records:
         os.makedirs(self._own, mode=0o700, exist_ok=True)
         with self._commands(name) as file:
             # After what a killed or full one may have left of a line.
-            file.write("\n" + json.dumps([act, reason, by]) + "\n")
+            file.write("\n" + json.dumps([act, reason, by, uuid.uuid4().hex]) + "\n")
 
-    def take_commands(self, name):
-        """Takes the commands that were left for the driver, in their order: `(act, reason, by)` of each."""
+    @contextlib.contextmanager
+    def commands(self, name):
+        """
+        Yields the commands that were left for the driver, in their order: `(act, reason, by, number)` of each. The block applies them and writes the record: the
+        commands are removed behind it, and stay where it fails. Whoever is killed in between leaves commands that are on record already (`driver.apply_commands`).
+        """
         if not os.path.exists(self._path(name, "words")):
-            return []
+            yield []
+            return
         with self._commands(name) as file:
             file.seek(0)
             lines = file.read().splitlines()
+            commands = []
+            for line in filter(None, lines):
+                # Half a line is no command: whoever gave it has seen no answer.
+                with contextlib.suppress(ValueError):
+                    act, reason, by, *number = json.loads(line)
+                    commands.append((act, reason, by, number[0] if number else None))
+            yield commands
             file.truncate(0)
-        commands = []
-        for line in filter(None, lines):
-            # Half a line is no command: whoever gave it has seen no answer.
-            with contextlib.suppress(ValueError):
-                commands.append(tuple(json.loads(line)))
-        return commands
 
     @contextlib.contextmanager
     def _commands(self, name):

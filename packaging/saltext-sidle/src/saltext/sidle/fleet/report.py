@@ -30,7 +30,7 @@ def made(record, master, now, missed=None):
         "ordered_by": record["acts"][0]["by"] if record.get("acts") else None,
         "acts": [{**act, "at": moment(act["at"])} for act in record.get("acts", ())],
         "source": record.get("source"),
-        "settings": {**record["settings"], **{name: record.get(name) for name in ("splay", "install_rate", "at_window")}},
+        "settings": {**record["settings"], **{name: record.get(name) for name in ("splay", "install_rate", "at_window", "outside_window")}},
         "waves": record["waves"],
         "counts": Rollout(record).counts(),
         "failures": list(record["failures"].values()),

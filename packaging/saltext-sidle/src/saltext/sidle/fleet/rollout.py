@@ -170,10 +170,11 @@ class Rollout:
             self.record["soaking_since"] = now
 
     def skip_outage(self, seconds):
-        """Leaves out a time in which no job could be published: it was no silence of the minions, and no soak."""
+        """Leaves out a time in which nobody could see anything: it was no silence of the minions, and no soak. Less than 0: the clock was set back."""
         for host in self.in_flight.values():
-            for key in ("ordered", "answered"):
-                host[key] += seconds
+            host.update({key: host[key] + seconds for key in ("ordered", "answered", "retiring_since") if key in host})
+            host["asked"] += min(0.0, seconds)
+        self._recent = [at + min(0.0, seconds) for at in self._recent]
         if self.record["soaking_since"] is not None:
             self.record["soaking_since"] += seconds
 

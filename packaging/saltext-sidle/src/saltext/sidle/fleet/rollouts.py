@@ -41,6 +41,7 @@ def summary(record):
         "status": record["status"],
         "why": record["why"],
         "wave": f"{record['wave'] + 1} of {record['waves']}",
+        **({"master": record["master"]} if "master" in record else {}),
         "counts": Rollout(record).counts(),
         **{key: told[key] for key in ("page", "file", "signature", "problems") if told.get(key)},
     }
@@ -80,6 +81,8 @@ class Rollouts:
         self.records = Records(place, os.path.join(opts["sock_dir"], "sidle"))
         self.files = Files(self._own.get("files", os.path.join(opts["cachedir"], "sidle", "files")))
         self.package = self._own.get("package", "salt-minion")
+        #: The id of this master: the record of a rollout names the master whose driver began last.
+        self._master = str(opts.get("id"))
 
     def _bus(self):
         return Bus(self._opts, self._own.get("chunk", CHUNK))
@@ -99,12 +102,12 @@ class Rollouts:
 
     # --- plans -----------------------------------------------------------------------------------------------------
 
-    def _asking(self, source, at_window):
-        return asking.Asking(self._opts, self.ask, source, at_window)
+    def _asking(self, source, timing):
+        return asking.Asking(self._opts, self.ask, source, timing)
 
-    def plan(self, target, wanted, source, at_window, groups=None):
-        """Returns a new plan. `target`: a target and its type."""
-        return asking.planned(self._asking(source, at_window), wanted, target, groups)
+    def plan(self, target, wanted, source, timing, groups=None):
+        """Returns a new plan. `target`: a target and its type; `timing`: as of `wanted.timing`."""
+        return asking.planned(self._asking(source, timing), wanted, target, groups)
 
     def written_plan(self, name):
         """Returns the plan in a file."""
@@ -116,9 +119,9 @@ class Rollouts:
         except (ValueError, RecursionError):
             raise planning.PlanError(f"cannot read the plan {name}: it is no JSON: `sidle.plan` writes it with format=data") from None
 
-    def plan_again(self, old, source, at_window, sign_in):
+    def plan_again(self, old, source, timing, sign_in):
         """Returns an earlier plan for the minions that still go."""
-        return asking.planned_again(self._asking(source, at_window), old, sign_in)
+        return asking.planned_again(self._asking(source, timing), old, sign_in)
 
     # --- rollouts --------------------------------------------------------------------------------------------------
 
@@ -128,9 +131,13 @@ class Rollouts:
         names.release(str(release))
         made = re.sub(r"[^A-Za-z0-9._-]", "-", f"{package}-{release}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}")
         name = names.rollout(str(name or "") or made)
-        if self.records.has(name):
-            raise RolloutError(f"cannot begin rollout {name}: there is a rollout of this name")
+        self._check_new(name)
         return name
+
+    def _check_new(self, name):
+        """Raises `RolloutError` if there is a rollout of this name."""
+        if self.records.has(name):
+            raise RolloutError(f"cannot begin rollout {name}: there is a rollout of this name; choose another name, or go on with `salt-run sidle.resume {name}`")
 
     def check_failures(self, package, release):
         """Raises `RolloutError` if another rollout of this master found the release bad: a person has to look first."""
@@ -146,7 +153,7 @@ class Rollouts:
                     )
 
     def begin(self, name, plan, settings, options):
-        """Drives a new rollout of this plan to its end, or to a halt. `options`: `source`, `install_rate`, `splay`, `at_window`."""
+        """Drives a new rollout of this plan to its end, or to a halt. `options`: `source`, `install_rate`, `splay`, `at_window`, `outside_window`."""
         if not plan.waves:
             raise planning.PlanError(f"cannot begin a rollout: nobody goes\n{tables.table(plan)}")
         record = beginning.new(name, plan, time.time(), **settings)
@@ -155,8 +162,11 @@ class Rollouts:
         return self._drive({**record, **options}, "rollout")
 
     def _drive(self, record, act):
+        """Drives a new rollout. Another one may have begun by its name while this one was planned."""
         acts.note(record, time.time(), act, self._by)
+        record["master"] = self._master
         with self.records.driving(record["id"]), self._bus() as bus:
+            self._check_new(record["id"])
             return _outcome(self._opts, driver.drive(record, bus, self.records, announcer=self._announcer(bus)))
 
     def _announcer(self, bus):
@@ -206,16 +216,12 @@ class Rollouts:
         """Drives a rollout that is on record, if `prepare` says so; read when nobody else can change it any more. `act`: its name, and how."""
         with self.records.driving(name), self._bus() as bus:
             record = self.records.read(name)
-            # Said to a driver that has not heard it.
-            commands = [command for command in self.records.take_commands(name) if command[0] == "abort" or not is_resumed]
-            for command in commands:
-                driver.apply_command(Rollout(record), *command, now=time.time())
-            if commands:
-                self.records.write(record)
-                if record["status"] == states.ABORTED:
-                    driver.unclaim(bus, record, list(record["hosts"]))
+            # Said to a driver that has not heard it. Who resumes knows better than an earlier pause.
+            if self._apply_commands(record, ("abort",) if is_resumed else driver.COMMANDS) and record["status"] == states.ABORTED:
+                driver.unclaim(bus, record, list(record["hosts"]))
             if prepare(record):
                 acts.note(record, time.time(), act[0], self._by, act[1])
+                record["master"] = self._master
                 driver.drive(record, bus, self.records, announcer=self._announcer(bus))
             elif states.is_untold(record):
                 # Its driver was killed between its last state and the word of it.
@@ -224,13 +230,25 @@ class Rollouts:
                 self._tell(record, bus)
             return _outcome(self._opts, record)
 
+    def _apply_commands(self, record, of=driver.COMMANDS):
+        """Applies the commands that no driver has taken, of these acts; returns whether there were some. Its caller holds the lock of the rollout."""
+        with self.records.commands(record["id"]) as commands:
+            driver.apply_commands(Rollout(record), commands, time.time(), of)
+            if commands:
+                self.records.write(record)
+        return bool(commands)
+
     def continue_all(self, has_work, act):
-        """Drives each rollout that has work and no driver, and tells of what a killed driver has not told."""
+        """
+        Drives each rollout that has work and no driver, and tells of what a killed driver has not told. Those of another master are left alone: whether somebody
+        drives them there, only a person knows.
+        """
         found = {}
         for name in self.records.names():
             try:
                 record = self.records.read(name)
-                if not has_work(record) and not states.is_untold(record):
+                is_own = record.get("master", self._master) == self._master
+                if not is_own or not (has_work(record) or states.is_untold(record)):
                     continue
                 found[name] = self._continue(name, has_work, (act, None))
             except Driven:
@@ -243,8 +261,11 @@ class Rollouts:
                 found[name] = failed(f"cannot drive rollout {name}: {error}")
         return found
 
-    def roll_back(self, name, wave, test, settings):
-        """Drives a rollout that takes minions of a former rollout back. `wave`: counted from 0; None: all. `test`: only says which."""
+    def roll_back(self, name, wave, test, settings, outside_window=None):
+        """
+        Drives a rollout that takes minions of a former rollout back. `wave`: counted from 0; None: all. `test`: only says which. `outside_window`: also outside of
+        maintenance windows; None: as in the former rollout.
+        """
         with self.records.driving(name):
             former = self.records.read(name)
             driver.ask_unsure(self.ask, former)
@@ -262,7 +283,8 @@ class Rollouts:
             with self._bus() as bus:
                 driver.unclaim(bus, former, list(former["hosts"]))
                 self._tell(former, bus)
-        record.update(splay=former.get("splay") or "60s", at_window=former.get("at_window"))
+        is_outside = former.get("outside_window") if outside_window is None else bool(outside_window)
+        record.update(splay=former.get("splay") or "60s", at_window=None if is_outside else former.get("at_window"), outside_window=is_outside)
         try:
             answer = self._drive(record, "rollback")
         except ERRORS as error:
@@ -278,9 +300,7 @@ class Rollouts:
         try:
             with self.records.driving(name):
                 record = self.records.read(name)
-                for command in self.records.take_commands(name):
-                    driver.apply_command(Rollout(record), *command, now=time.time())
-                self.records.write(record)
+                self._apply_commands(record)
                 with self._bus() as bus:
                     if record["status"] == states.ABORTED:
                         driver.unclaim(bus, record, list(record["hosts"]))

@@ -17,6 +17,9 @@ FAILED_MARKS = ("bad", "declined")
 #: What a refused dry run is about, by the class of its error.
 CLASSES = {"held": "window", "no-space": "room", "conflict": "switch", "integrity": "files", "not-trusted": "trust"}
 
+#: What a rollout can do about a refusal, by the class of its error. A hold is named by the status.
+HINTS = {"held": "; at_window=True waits for the window, outside_window=True begins all the same"}
+
 #: From which release on minions sign in with a version, for each line that changed (`version` in the payload of `salt/channel/client.py`,
 #: before 3005 `salt/transport/zeromq.py`). Releases that a distribution has patched may be ahead of this table.
 SIGN_INS = ((3, {3006: 12, 3007: 4}, 3008), (2, {3004: 1}, 3005))
@@ -139,7 +142,7 @@ def _refusals(facts, wanted, masters):
                 # The host knows what this plan has told it.
                 continue
             other = "master" if is_of_peers else "install" if asked == "install" else "highstate" if error.get("reason") == "highstate" else "rehearsal"
-            yield CLASSES.get(error["class"], other), error["message"]
+            yield CLASSES.get(error["class"], other), error["message"] + HINTS.get(error["class"], "")
     yield from of_masters
 
 

@@ -82,7 +82,7 @@ def _settings(given):
 
 def plan(
     tgt, release, tgt_type="glob", package=None, canary=1, percents=None, by=None, order=None, format="table", source=None, at_window=None,
-    name="", groups=None, verbose=None, file=None, sign_in=None
+    name="", groups=None, verbose=None, file=None, sign_in=None, outside_window=None
 ):  # fmt: skip
     """
     Shows what a rollout would do: for each minion whether it goes, in which wave, and if not, why not. Changes nothing: each minion makes the dry run of
@@ -100,7 +100,7 @@ def plan(
     by, order
         A grain by whose values the waves go instead, and their order
 
-    source, at_window
+    source, at_window, outside_window
         As for ``sidle.rollout``. Of a bundle on the file server (``salt://….sidle``) nothing is fetched: room and platform are not checked then
 
     name
@@ -129,7 +129,7 @@ def plan(
     """
     def planned():
         wanted = _wanted(release, package, canary, percents, by, order, name, sign_in)
-        return shown.plan(_rollouts(), (tgt, tgt_type), wanted, format, source, at_window, groups, verbose, file)
+        return shown.plan(_rollouts(), (tgt, tgt_type), wanted, format, source, wanting.timing(at_window, outside_window), groups, verbose, file)
 
     return _answered(planned)
 
@@ -143,7 +143,7 @@ def _wanted(release, package, canary, percents, by, order, seed, sign_in):
 
 def rollout(
     tgt=None, release=None, tgt_type="glob", package=None, canary=1, percents=None, by=None, order=None, source=None, install_rate=None, splay="60s",
-    at_window=None, name=None, despite_failures=False, test=False, plan=None, sign_in=None, **settings
+    at_window=None, name=None, despite_failures=False, test=False, plan=None, sign_in=None, outside_window=None, **settings
 ):  # fmt: skip
     """
     Plans, and switches the minions wave by wave, until all have ended, or until too much goes wrong. Returns then; ``salt-run --async`` returns at once.
@@ -163,8 +163,8 @@ def rollout(
     splay
         Each minion waits a random time of at most this long
 
-    at_window
-        A minion outside its maintenance window waits for the next window; without this, it is refused
+    at_window, outside_window
+        A minion outside its maintenance window waits for the next window, or begins all the same; without these, it is refused
 
     name
         The rollout's name [default: of package, release and time]
@@ -187,7 +187,7 @@ def rollout(
         salt-run sidle.rollout 'web*' 3007.17-1 canary=2 budget=1% at_once=50
         salt-run sidle.rollout plan=november.json budget=1%
     """
-    options = {"source": source, "install_rate": install_rate, "splay": splay, "at_window": at_window}
+    options = {"source": source, "install_rate": install_rate, "splay": splay, "at_window": at_window, "outside_window": outside_window}
 
     def begin():
         given = wanting.Given(tgt, tgt_type, release, plan, name, sign_in, despite_failures, test)
@@ -214,7 +214,7 @@ def resume(name, again=False, take_over=False):
     return _answered(lambda: _rollouts().resume(str(name), again, take_over))
 
 
-def rollback(name, wave=None, test=False, **settings):
+def rollback(name, wave=None, test=False, outside_window=None, **settings):
     """
     Takes the minions of a rollout back to the release that each of them ran before, as a rollout of its own, named ``NAME-back``. The rollout is aborted
     first; a runner that drives it has to be aborted before.
@@ -225,6 +225,9 @@ def rollback(name, wave=None, test=False, **settings):
     test
         Only show which minions go back
 
+    outside_window
+        Minions outside their maintenance windows go back, too, at once [default: as in the rollout]
+
     settings
         As those of ``sidle.rollout`` [default: those of the rollout, and no soak time]
 
@@ -232,7 +235,7 @@ def rollback(name, wave=None, test=False, **settings):
 
         salt-run sidle.rollback salt-minion-3007.17-1-20261124-091200 wave=2
     """
-    return _answered(lambda: _rollouts().roll_back(str(name), own_rollouts.index_of(wave), test, _settings(settings)))
+    return _answered(lambda: _rollouts().roll_back(str(name), own_rollouts.index_of(wave), test, _settings(settings), outside_window))
 
 
 def take_up(minion):
