@@ -79,8 +79,8 @@ fn each_test_takes_its_share_of_the_machine_and_none_takes_more_than_there_is() 
         let weights = of("threads-required");
         assert!(weights.len() == 1 && (1..=units).contains(&weights[0]), "{name}: {weights:?} of {units}");
         assert_eq!(of("priority").len(), 1, "{name}");
-        // Whoever keeps a core busy takes it from the others.
+        // Whoever keeps a core busy takes most of it from the others.
         let (cpu, wall): (f64, f64) = (row[0].parse().unwrap(), row[1].parse().unwrap());
-        assert!(cpu < wall * 0.9 || weights[0] >= 9, "{name}: {cpu} of {wall} s is {weights:?} of {units}");
+        assert!(cpu < wall * 0.8 || weights[0] >= 8, "{name}: {cpu} of {wall} s is {weights:?} of {units}");
     }
 }
