@@ -176,10 +176,11 @@ const DESCRIPTORS: u64 = 64;
 /// Those of a visit: three of the connection that stays, three of a command, and what starting a program takes.
 const DESCRIPTORS_OF_A_VISIT: u64 = 16;
 
-/// How many hosts this process can visit at a time: without a descriptor a host fails at once, and the next one after it, up to the last.
-pub fn affordable() -> usize {
-    let all = process::raise_descriptors().saturating_sub(DESCRIPTORS) / DESCRIPTORS_OF_A_VISIT;
-    usize::try_from(all).unwrap_or(usize::MAX).max(1)
+/// How many of so many hosts this process can visit at a time: without a descriptor a host fails at once, and the next one after it, up to the last.
+pub fn affordable(wanted: u16) -> usize {
+    let allowed = process::allow_descriptors(DESCRIPTORS + u64::from(wanted) * DESCRIPTORS_OF_A_VISIT);
+    let all = allowed.saturating_sub(DESCRIPTORS) / DESCRIPTORS_OF_A_VISIT;
+    usize::try_from(all).unwrap_or(usize::MAX).clamp(1, usize::from(wanted).max(1))
 }
 
 /// Visits all hosts, at most `parallel` at a time. A failed host stops no other.

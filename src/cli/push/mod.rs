@@ -215,13 +215,13 @@ pub fn push(context: &Context, arguments: &PushArguments) -> Result<Ended, Repor
 
 /// How many hosts at a time.
 fn parallel(context: &Context, arguments: &PushArguments) -> usize {
-    let (wanted, affordable) = (usize::from(arguments.parallel), push::affordable());
+    let (wanted, affordable) = (usize::from(arguments.parallel), push::affordable(arguments.parallel));
     if wanted > affordable {
         context.output.warning(&format!(
             "{affordable} hosts at a time, and not {wanted}: more need more open files (`ulimit -Hn`)"
         ));
     }
-    wanted.min(affordable)
+    affordable
 }
 
 fn ssh(arguments: &SshArguments, connect: Duration) -> Ssh {

@@ -202,12 +202,15 @@ pub fn group() -> u32 {
     rustix::process::getegid().as_raw()
 }
 
-/// Lets this process have as many open files as the system allows it, and says how many that are. What it starts may have as many.
-pub fn raise_descriptors() -> u64 {
+/// Lets this process have so many open files, as far as the system allows it, and says how many it may have. What it starts may have as many: no more than
+/// are needed, since programs close all that they may have, one by one.
+pub fn allow_descriptors(wanted: u64) -> u64 {
     let bound = rustix::process::getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: bound.maximum, maximum: bound.maximum };
-    // Who may not raise it works within what there is.
-    let _ = rustix::process::setrlimit(Resource::Nofile, raised);
+    let allowed = bound.maximum.map_or(wanted, |most| most.min(wanted));
+    if bound.current.is_some_and(|current| current < allowed) {
+        // Who may not raise it works within what there is.
+        let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: Some(allowed), ..bound });
+    }
     rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
