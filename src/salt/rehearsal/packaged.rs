@@ -92,7 +92,9 @@ mod tests {
         let child = start.start(Input::Null).unwrap();
         let identity = Identity::of(child.id()).unwrap().unwrap();
         let end = Instant::now() + Duration::from_secs(20);
-        while proc_fs::program(child.id()) != Some(program.clone()) {
+        // The kernel names the new program before its variables can be read.
+        let has_variables = || proc_fs::environment_variable(child.id(), "SALT_EXTRAS_DIR").unwrap().is_some();
+        while proc_fs::program(child.id()) != Some(program.clone()) || !has_variables() {
             assert!(Instant::now() < end, "it does not start");
             std::thread::yield_now();
         }

@@ -23,7 +23,7 @@ pub struct Listed {
     pub target: Target,
 }
 
-/// By the role, and by who delegates to it.
+/// By the role, and by who delegates to it: a role delegates to each name once (`delegation::named_roles`).
 type Verified = BTreeMap<(String, String), Arc<Signed<Targets>>>;
 
 /// Files that are here, for searches that bring none. Each is verified once for each role that delegates to it: a repository of thousands of releases would take

@@ -1,6 +1,9 @@
 //! `sidle push` and hosts that mean harm, behind a program that stands for ssh.
 
-use crate::support::stage::{Author, Host, Ran, SIDLE, text};
+use crate::support::mirrors::Handmade;
+use crate::support::stage::{Author, DEMO, Host, Ran, SIDLE, text};
+use sidle::os::dir::Dir;
+use sidle::os::lock::LockFile;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
@@ -122,6 +125,33 @@ fn no_host_goes_on_for_ever_and_none_is_misjudged() {
     );
     let (code, message) = pusher.failure(&["garbage"]);
     assert!(code == Some(1) && message.contains("200001 bytes") && message.len() < 500, "{code:?} {message}");
+}
+
+/// One renamed the other's half file to the signed name.
+#[test]
+fn two_pushes_do_not_copy_one_repository_at_once() {
+    let pusher = Pusher::new();
+    pusher.author.release("1.0", "good");
+    let repository = pusher.author.repository();
+    let server = Handmade::new(move |asked, line| {
+        line.serve(asked, fs::read(repository.join(&asked.path[1..])).ok().as_deref());
+    });
+    let copy = format!("var/cache/sidle/push/{}/repository", pusher.author.fingerprint());
+    let copy = Dir::open_or_create(&pusher.host.path(&copy), 0o755).unwrap();
+    let held = LockFile::new(&copy, ".sidle-lock").try_exclusive().unwrap().expect("nobody has it");
+    let mut command = Command::new(SIDLE);
+    command.args(["--root", text(&pusher.host.root()), "push", "--repository", &server.url()]);
+    command.args(["--fingerprint", &pusher.author.fingerprint(), "--package", DEMO, "good"]).env("PATH", &pusher.path);
+    command.env_remove("XDG_RUNTIME_DIR").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut push = command.spawn().unwrap();
+    let mut lines = BufReader::new(push.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let first = lines.next().unwrap_or_default();
+    assert!(first.contains("waiting: another push copies http"), "{first}");
+    assert!(server.heads().is_empty(), "nothing is fetched meanwhile");
+    drop(held);
+    let rest: Vec<String> = lines.collect();
+    assert_eq!(push.wait().unwrap().code(), Some(0), "{rest:?}");
+    assert!(!server.heads().is_empty());
 }
 
 /// Without a descriptor a host failed at once, and the next one after it: with 200 at a time of 10,000 nearly all did, untouched.

@@ -46,7 +46,7 @@ SWEPT_SECONDS = 1_800
 SWEEP_SHARE = 0.05
 
 #: Salt is asked so often which events have come, and never waits for one itself: a wait in vain makes Salt 3007 connect anew, and it loses the events of
-#: meanwhile (4 of 150 questions to 8 minions lacked an answer).
+#: meanwhile: of a plan's minions some seemed silent.
 POLL_SECONDS = 0.05
 
 

@@ -48,8 +48,8 @@ def missing(opts, own, jid, target, form, file, run_again):
         raise report.MissingError("cannot use this format: formats are text and data")
     if run_again is True:
         raise report.MissingError(
-            "cannot run a job again unseen: any accepted minion can store another job under its id. `salt-run sidle.missing` shows what would be run, and its digest: "
-            "`run_again=DIGEST`"
+            f"cannot run a job again unseen: any accepted minion can store another job under its id. `salt-run sidle.missing {jid or ''}` "
+            "shows what would be run, and its digest: `run_again=DIGEST`"
         )
     if file:
         own.files.path(file)
@@ -58,10 +58,11 @@ def missing(opts, own, jid, target, form, file, run_again):
         return own.ask(ids, function, arguments, seconds=_seconds(opts), **options)
 
     found = report.report(silent.collect_all(opts, ask, str(jid) if jid else None, target, own.readable()))
+    publisher = again.Again(opts)
     if found.can_run_again:
-        _describe(again.Again(opts), found.jid, found)
+        _describe(publisher, found.jid, found, found.notes)
     if run_again:
-        done = again.Again(opts).run(found.jid, found.can_run_again, str(run_again)) if found.can_run_again else None
+        done = publisher.run(found.jid, found.can_run_again, str(run_again)) if found.can_run_again else None
         new, ids = done or (None, [])
         found.notes.append(_again(new, ids, found.can_run_again))
     if file:
@@ -91,14 +92,14 @@ def missed(opts, own, minion, since, form, run):
     return report.render(found) if form == "text" else report.written(found)
 
 
-def _describe(publisher, jid, found, notes=None):
+def _describe(publisher, jid, found, notes):
     """Writes what would be run again, and its digest, or why it cannot be."""
     from . import missing as report
 
     try:
         found.job, found.digest = publisher.wanted(jid)
     except report.MissingError as error:
-        (found.notes if notes is None else notes).append(str(error))
+        notes.append(str(error))
 
 
 def _run(opts, publisher, found, jobs):
