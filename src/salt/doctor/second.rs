@@ -15,6 +15,8 @@ use std::time::Duration;
 
 /// A younger process may still become a minion: a service manager starts a program out of a copy of itself.
 const SETTLED_AGE: Duration = Duration::from_secs(60);
+/// So many that have ended stay known: a minion that is started again mostly has the configuration that it had.
+const ENDED_MAX: usize = 16;
 /// How often all processes are looked at anew: a number may belong to another process, a shell may have become a minion.
 const LOOK_AT_ALL_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
@@ -27,7 +29,7 @@ pub fn check(group: &mut Group, case: Case<'_>, settings: &AgentSettings, config
     let mut of_others = 0;
     for process in found {
         let told = told(&process);
-        match same(config, process.pid, || asker(settings, process.pid)?.present()) {
+        match same(config, process.pid, || asker(settings, process.pid, [])?.present()) {
             Same::Yes(whom) => group.find(
                 Severity::Error,
                 "second-minion",
@@ -50,8 +52,8 @@ pub fn check(group: &mut Group, case: Case<'_>, settings: &AgentSettings, config
     }
 }
 
-/// The other minions on this host that a supervisor sees, each with what our Salt has made of its configuration: it is asked once, and not at each
-/// look, and only about those that listen to our masters. A host may have hundreds of other minions, in containers; the supervisor waits for answers.
+/// The other minions on this host that a supervisor sees, each with what our Salt has made of its configuration: it is asked once, and neither at each
+/// look nor after each restart, and only about those that listen to our masters. A host may have hundreds of other minions, in containers; the supervisor waits for answers.
 #[derive(Debug, Default)]
 pub struct Others {
     strangers: RefCell<Strangers>,
@@ -74,13 +76,21 @@ impl Others {
         let mut found = first_processes(own, &mut self.strangers.borrow_mut()).unwrap_or_default();
         found.retain(|process| proc_fs::user(process.pid).is_some_and(|user| users.contains(&Some(user))));
         let mut askers = self.askers.borrow_mut();
-        askers.retain(|(known, _)| found.iter().any(|process| key(process) == *known));
+        // The oldest stand first.
+        let lives = |known: (u32, u64)| found.iter().any(|process| key(process) == known);
+        let mut surplus = askers.iter().filter(|(known, _)| !lives(*known)).count().saturating_sub(ENDED_MAX);
+        askers.retain(|(known, _)| {
+            let goes = surplus > 0 && !lives(*known);
+            surplus -= usize::from(goes);
+            !goes
+        });
         // Who was asked about stays known: a connection comes and goes.
         found.retain(|process| askers.iter().any(|(known, _)| *known == key(process)) || listens(process.pid));
         let named = found.into_iter().filter_map(|process| {
             let theirs = || {
                 if !askers.iter().any(|(known, _)| *known == key(&process)) {
-                    askers.push((key(&process), asker(settings, process.pid)?));
+                    let asker = asker(settings, process.pid, askers.iter().rev().map(|(_, known)| known))?;
+                    askers.push((key(&process), asker));
                 }
                 let known = askers.iter().find(|(known, _)| *known == key(&process));
                 known.expect("it was there, or has just been added").1.lately()
@@ -175,14 +185,19 @@ enum Same {
 }
 
 /// Asks about the configuration that a minion was started with, as the minion's own file system has it. Our Salt reads it: theirs may be a stranger's
-/// program.
-fn asker(settings: &AgentSettings, pid: u32) -> Result<Asker, AgentError> {
+/// program. Who is known already, as the same minion before a restart, knows the answer.
+fn asker<'a>(
+    settings: &AgentSettings,
+    pid: u32,
+    known: impl IntoIterator<Item = &'a Asker>,
+) -> Result<Asker, AgentError> {
     let command = proc_fs::command_line(pid)?;
     let command = command.ok_or_else(|| AgentError::new(format!("process {pid} has ended")))?;
     let theirs = configuration_of(&command);
     let root = PathBuf::from(format!("/proc/{pid}/root"));
     let theirs = root.join(theirs.strip_prefix("/").unwrap_or(&theirs));
-    Ok(Asker::new(&settings.about(theirs, Some(root))))
+    let again = known.into_iter().find_map(|other| other.again(&theirs, &root));
+    Ok(again.unwrap_or_else(|| Asker::new(&settings.about(theirs, Some(root)))))
 }
 
 /// Whether a minion's first process is one of our minion: of the same id and a common master.
@@ -206,9 +221,35 @@ mod tests {
     use serde_json::json;
     use std::cell::Cell;
     use std::fs;
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
     use std::os::unix::process::CommandExt as _;
-    use std::process::{Command, Stdio};
+    use std::process::{Child, Command, Stdio};
+
+    /// A process that looks like a minion with this configuration.
+    fn minion(etc: &Path) -> Child {
+        let mut shell = Command::new("/bin/sh");
+        shell.arg0("/usr/bin/salt-minion").args(["-s", "--"]).arg(format!("--config-dir={}", etc.display()));
+        let minion = shell.stdin(Stdio::piped()).spawn().unwrap();
+        // The kernel lets the parent go on a moment before the new program's words are to be seen.
+        while proc_fs::command_line(minion.id()).unwrap().is_some_and(|words| words.is_empty()) {}
+        minion
+    }
+
+    fn end(mut minion: Child) {
+        minion.kill().unwrap();
+        minion.wait().unwrap();
+    }
+
+    /// Writes the configuration, and the answer that rests on it.
+    fn put(etc: &Path, text: &str) {
+        fs::write(etc.join("minion"), text).unwrap();
+        let stat = fs::metadata(etc.join("minion")).unwrap();
+        let time = |seconds: i64, rest: i64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
+        let (mtime, ctime) = (time(stat.mtime(), stat.mtime_nsec()), time(stat.ctime(), stat.ctime_nsec()));
+        let files = json!([["DIRECTORY/minion", [stat.dev(), stat.ino(), stat.size(), mtime, ctime]]]);
+        let answer = json!({"schema": 1, "failure": null, "options": recorded(), "files": files});
+        fs::write(etc.join("answer"), answer.to_string()).unwrap();
+    }
 
     #[test]
     fn a_second_minion_is_named_at_each_look_and_asked_about_once() {
@@ -217,37 +258,51 @@ mod tests {
         for directory in [&bin, &etc] {
             fs::create_dir_all(directory).unwrap();
         }
-        fs::write(bin.join("python3"), "#!/bin/sh\necho asked >>\"$5/asked\"\ncat \"$5/answer\"\n").unwrap();
+        let script = "#!/bin/sh\necho asked >>\"$5/asked\"\nsed \"s|DIRECTORY|$5|\" \"$5/answer\"\n";
+        fs::write(bin.join("python3"), script).unwrap();
         fs::set_permissions(bin.join("python3"), fs::Permissions::from_mode(0o755)).unwrap();
-        let answer = json!({"schema": 1, "failure": null, "options": recorded(), "files": []});
-        fs::write(etc.join("answer"), answer.to_string()).unwrap();
+        put(&etc, "id: a\n");
         let part = Part { tree: root.path().join("tree"), environment: Vec::new() };
         let settings = AgentSettings::new(&etc).asking(part, Answers::Forgotten);
-        let mut shell = Command::new("/bin/sh");
-        shell.arg0("/usr/bin/salt-minion").args(["-s", "--"]).arg(format!("--config-dir={}", etc.display()));
-        let mut second = shell.stdin(Stdio::piped()).spawn().unwrap();
-        // The kernel lets the parent go on a moment before the new program's words are to be seen.
-        while proc_fs::command_line(second.id()).unwrap().is_some_and(|words| words.is_empty()) {}
 
         let (others, config) = (Others::default(), recorded().config().unwrap());
         let listens = Cell::new(false);
-        let seen = |own: &[u32]| {
-            let mut all = others.doubles(&settings, &config, own, |pid| listens.get() && pid == second.id());
-            all.retain(|told| told.starts_with(&format!("process {} ", second.id())));
+        let seen = |minion: &Child, own: &[u32]| {
+            let mut all = others.doubles(&settings, &config, own, |pid| listens.get() && pid == minion.id());
+            all.retain(|told| told.starts_with(&format!("process {} ", minion.id())));
             all
         };
-        assert!(seen(&[]).is_empty() && !etc.join("asked").exists(), "it listens to none of our masters");
+        let asked = || fs::read_to_string(etc.join("asked")).unwrap_or_default().lines().count();
+        let named = |minion: &Child| {
+            let told = seen(minion, &[]);
+            assert!(told.len() == 1 && told[0].ends_with("is a second minion a of master salt"), "{told:?}");
+        };
+        let second = minion(&etc);
+        assert!(seen(&second, &[]).is_empty() && asked() == 0, "it listens to none of our masters");
         for connected in [true, true, false] {
             listens.set(connected);
-            let told = seen(&[]);
-            assert!(told.len() == 1 && told[0].ends_with("is a second minion a of master salt"), "{told:?}");
+            named(&second);
         }
-        assert_eq!(fs::read_to_string(etc.join("asked")).unwrap().lines().count(), 1);
-        assert!(seen(&[second.id()]).is_empty(), "it belongs to the instance");
-        let pid = second.id();
-        second.kill().unwrap();
-        second.wait().unwrap();
-        others.doubles(&settings, &config, &[], |_| false);
-        assert!(others.askers.borrow().iter().all(|((known, _), _)| *known != pid), "it is forgotten");
+        assert_eq!(asked(), 1);
+        assert!(seen(&second, &[second.id()]).is_empty(), "it belongs to the instance");
+        end(second);
+
+        listens.set(true);
+        let again = minion(&etc);
+        named(&again);
+        assert_eq!(asked(), 1, "the same minion, started again, has the configuration that it had");
+        end(again);
+        put(&etc, "id: a # changed\n");
+        let changed = minion(&etc);
+        named(&changed);
+        assert_eq!(asked(), 2);
+        end(changed);
+        for _ in 0..2 * ENDED_MAX {
+            let more = minion(&etc);
+            named(&more);
+            end(more);
+        }
+        assert!(others.askers.borrow().len() <= ENDED_MAX + 1, "who ended long ago is forgotten");
+        assert_eq!(asked(), 2);
     }
 }

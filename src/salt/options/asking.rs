@@ -54,6 +54,14 @@ impl Asker {
         }
     }
 
+    /// One about the same directory as another process sees it: below `image`, its root. None: it is another one, or nothing is known of it.
+    pub fn again(&self, directory: &Path, image: &Path) -> Option<Self> {
+        let known = self.known.borrow().as_ref()?.moved(self.settings.image.as_deref()?, image)?;
+        let settings = self.settings.about(directory.to_owned(), Some(image.to_owned()));
+        let (known, asked_at) = ((known.directory == directory).then_some(known)?, self.asked_at.clone());
+        Some(Self { settings, known: RefCell::new(Some(known)), asked_at, failed: RefCell::default() })
+    }
+
     /// The options that a process started now would have. The error is Salt's own, or says why Salt cannot be asked.
     pub fn present(&self) -> Result<MinionConfig, AgentError> {
         let answer = self.answer()?;

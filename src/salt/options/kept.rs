@@ -43,6 +43,19 @@ impl Kept {
         self.newest().filter(|newest| is_fresh(newest))
     }
 
+    /// The same, if the files below `from` are also those below `to`, and are as they were: another process sees them there.
+    #[must_use]
+    pub fn moved(&self, from: &Path, to: &Path) -> Option<Self> {
+        let path = |path: &Path| path.strip_prefix(from).map_or_else(|_| path.to_owned(), |inner| to.join(inner));
+        let answer = |answer: &Answer| {
+            let files = answer.files.iter().flatten().map(|(name, signature)| (path(name), *signature));
+            Answer { files: answer.files.as_ref().map(|_| files.collect()), ..answer.clone() }
+        };
+        let (loaded, refused) = (self.loaded.as_ref().map(answer), self.refused.as_ref().map(answer));
+        let moved = Self { tree: self.tree.clone(), directory: path(&self.directory), loaded, refused };
+        moved.fresh().is_some().then_some(moved)
+    }
+
     /// These, and a newer answer.
     #[must_use]
     pub fn with(mut self, answer: Answer) -> Self {
