@@ -15,7 +15,7 @@ use crate::store::Store;
 use crate::store::collect::Effect;
 use crate::store::held::HeldFiles;
 use crate::store::install::{Approved, Installed, Placement, best_of, install_fetched, preflight};
-use crate::store::preflight::{Hazards, Host};
+use crate::store::preflight::{Hazards, Host, takes};
 use crate::trust::{Expiry, Target, TrustedTargets, Verdict, Warning, publish, target};
 use crate::trust_store::{Judge, Persist, TrustStore};
 use crate::version::Release;
@@ -93,7 +93,11 @@ pub fn acquire(fetcher: &mut Fetcher<'_>, layout: &Layout, request: &Request<'_>
         held = Some(files);
         lacking_bytes = lacking.iter().map(|frame| frame.length).sum();
         if effect == Effect::Apply && !source.fetcher.is_local() {
-            source.fetch(&lacking, request.fetching)?;
+            // Without room for both the release and its frames they go into it as they come.
+            let (bytes, space) = takes(approved.manifest(), layout)?;
+            if source.fetcher.can_keep(&lacking, bytes, space.device)? {
+                source.fetch(&lacking, request.fetching)?;
+            }
         }
     }
     let installed = install_fetched(approved, accepted, held, &mut source, &place)?;

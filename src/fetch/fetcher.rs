@@ -10,6 +10,7 @@ use super::mirrors::{Mirrors, Quest};
 use super::notice::{Notice, Origin};
 use super::settings::DownloadSettings;
 use crate::bundle::limits::{MANIFEST_COMPRESSED_MAXIMUM_BYTES, NOTE_MAXIMUM_BYTES};
+use crate::bundle::manifest::Frame;
 use crate::digest::Digest;
 use crate::name::PackageName;
 use crate::os::place::Place;
@@ -21,6 +22,9 @@ use std::time::Duration;
 
 /// Largest target that is fetched into memory: a manifest. Stops signed metadata that announces a terabyte.
 pub(super) const SMALL_TARGET_BYTES_MAXIMUM: u64 = MANIFEST_COMPRESSED_MAXIMUM_BYTES;
+
+/// Why frames are not kept.
+pub(super) const NEARLY_FULL: &str = "its file system is nearly full";
 
 /// One repository, for one run. Blocks the calling thread, which must not be one of tokio's.
 pub struct Fetcher<'a> {
@@ -144,6 +148,19 @@ impl<'a> Fetcher<'a> {
     /// From now on frames are read, and no copies of them are kept.
     pub fn keep_nothing(&mut self) {
         self.keeps = false;
+    }
+
+    /// Whether there is room to keep these frames until they are installed, beside the `others` bytes that the release takes of the file system
+    /// `device`. If not, none is kept from now on.
+    pub fn can_keep(&mut self, frames: &[Frame], others: u64, device: u64) -> Result<bool, FetchError> {
+        let lacking = frames.iter().filter(|frame| !self.kept.seems_to_have(&frame.sha256, frame.length));
+        let bytes = lacking.map(|frame| frame.length).sum();
+        let can = self.kept.has_room(bytes, others, device)?;
+        if !can {
+            self.keep_nothing();
+            self.mirrors.tell(&Notice::NotKept { reason: NEARLY_FULL.to_owned() });
+        }
+        Ok(can)
     }
 
     /// Removes the kept frames of an installed release's payload.

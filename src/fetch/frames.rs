@@ -2,7 +2,7 @@
 
 use super::error::FetchError;
 use super::fault::Fault;
-use super::fetcher::{Fetcher, key};
+use super::fetcher::{Fetcher, NEARLY_FULL, key};
 use super::kept::KeptFrame;
 use super::location::FilePath;
 use super::mirrors::{Quest, Validators, Way};
@@ -262,7 +262,7 @@ impl<'f, 'a> Frames<'f, 'a> {
         let kept = if self.fetcher.keeps { self.fetcher.kept.keep(&frame.sha256, bytes) } else { Ok(true) };
         let reason = match kept {
             Ok(true) => None,
-            Ok(false) => Some("its file system is nearly full".to_owned()),
+            Ok(false) => Some(NEARLY_FULL.to_owned()),
             Err(error) => Some(error.to_string()),
         };
         let mirrors = &self.fetcher.mirrors;

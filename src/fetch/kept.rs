@@ -69,6 +69,14 @@ impl KeptFrames {
         matches!(stat, Some(Ok(Some(stat))) if stat.kind == FileKind::File && stat.size == length)
     }
 
+    /// Whether there is room for so many bytes more, beside `others` on the file system `device`.
+    pub(super) fn has_room(&self, bytes: u64, others: u64, device: u64) -> Result<bool, OsError> {
+        let Some(directory) = &self.directory else { return Ok(false) };
+        let space = directory.space()?;
+        let others = if space.device == device { others } else { 0 };
+        Ok(space.free_bytes >= bytes.saturating_add(others).saturating_add(FREE_MINIMUM_BYTES))
+    }
+
     /// A kept frame, if its digest still fits.
     pub(super) fn read(&mut self, digest: &Digest, length: u64) -> KeptFrame {
         let name = digest.to_string();

@@ -214,11 +214,21 @@ pub(in crate::store) fn needs(manifest: &Head, host: &Host, of_libraries: Vec<Ob
     obstacles
 }
 
-fn room(manifest: &Manifest, space: &Space) -> Vec<Obstacle> {
-    let mut obstacles = Vec::new();
+/// The bytes that `manifest`'s release takes of the file system of the package's directory, and what that has left.
+pub fn takes(manifest: &Manifest, layout: &Layout) -> Result<(u64, Space), OsError> {
+    let space = nearest(&layout.package(&manifest.package))?.space()?;
+    Ok((needed(manifest, &space), space))
+}
+
+fn needed(manifest: &Manifest, space: &Space) -> u64 {
     let allocated =
         manifest.space.allocated_bytes.max(manifest.space.inodes.saturating_mul(space.block_size.min(4096)));
-    let needed = allocated.saturating_add(allocated >> SPACE_MARGIN_SHIFT);
+    allocated.saturating_add(allocated >> SPACE_MARGIN_SHIFT)
+}
+
+fn room(manifest: &Manifest, space: &Space) -> Vec<Obstacle> {
+    let mut obstacles = Vec::new();
+    let needed = needed(manifest, space);
     if space.free_bytes < needed {
         obstacles.push(Obstacle::Bytes { needed, free: space.free_bytes });
     }

@@ -43,6 +43,10 @@ impl Inside {
         Self { directory, layout }
     }
 
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
     fn placement<'a>(&'a self, host: &'a Fitness) -> Placement<'a> {
         let (hazards, effect) = (Hazards::Refuse, Effect::Apply);
         Placement { layout: &self.layout, host, hazards, effect, progress: &|_, _| {} }
