@@ -16,6 +16,7 @@ use crate::store::collect::Effect;
 use crate::store::held::HeldFiles;
 use crate::store::install::{Approved, Installed, Placement, best_of, install_fetched, preflight};
 use crate::store::preflight::{Hazards, Host, takes};
+use crate::trust::pattern::ReleasePattern;
 use crate::trust::{Expiry, Target, TrustedTargets, Verdict, Warning, publish, target};
 use crate::trust_store::{Judge, Persist, TrustStore};
 use crate::version::Release;
@@ -29,6 +30,8 @@ pub struct Request<'a> {
     pub release: Option<&'a Release>,
     /// Without `release`: true for a release that may be chosen.
     pub may_be: &'a dyn Fn(&Release) -> bool,
+    /// Without `release`: what the settings let be chosen; a package that none of these is about has no limit.
+    pub patterns: &'a [ReleasePattern],
     /// Wait for a random part of the settings' splay first.
     pub unattended: bool,
     /// Ask mirrors again that served wrong bytes.
@@ -128,7 +131,9 @@ fn refresh(
 fn choose(targets: &TrustedTargets, request: &Request<'_>, host: &Host) -> Result<ReleaseId, Report> {
     let listed: Vec<ReleaseId> = targets.listed().filter_map(|(name, _)| release_of(name)).collect();
     let of_package = || listed.iter().filter(|id| id.package == *request.package);
-    let admitted = of_package().filter(|id| request.release.is_some() || (request.may_be)(&id.release));
+    let set: Vec<&ReleasePattern> = request.patterns.iter().filter(|one| one.is_about(request.package)).collect();
+    let is_set = |id: &&ReleaseId| request.release.is_some() || set.is_empty() || set.iter().any(|one| one.fits(id));
+    let admitted = of_package().filter(is_set).filter(|id| request.release.is_some() || (request.may_be)(&id.release));
     if let Some(id) = best_of(admitted, request.release, host) {
         return Ok(id.clone());
     }
@@ -138,9 +143,18 @@ fn choose(targets: &TrustedTargets, request: &Request<'_>, host: &Host) -> Resul
     if there.is_empty() {
         return Err(unknown(&wanted, &listed));
     }
-    if request.release.is_none() {
+    if !of_package().any(|id| is_set(&id)) {
         let message = format!(
-            "cannot upgrade {wanted}: the repository lists nothing newer that has neither failed here nor been left by a rollback"
+            "cannot choose a release of {wanted}: the repository lists {}, and `releases` in the settings admits none of them",
+            there.join(", ")
+        );
+        return Err(Report::of(Class::NothingToDo, message)
+            .hint(format!("change `releases` in [repository] of the settings; or name a release: {wanted}@RELEASE")));
+    }
+    if request.release.is_none() {
+        let among = if set.is_empty() { "" } else { ", among those that `releases` in the settings admits" };
+        let message = format!(
+            "cannot upgrade {wanted}: the repository lists nothing newer that has neither failed here nor been left by a rollback{among}"
         );
         let hint =
             format!("`sidle list` shows why releases are excluded; name a release to install it: {wanted}@RELEASE");

@@ -21,6 +21,7 @@ use crate::rehearsal::states::Depth;
 use crate::switch::Limits;
 use crate::switch::driver::Policy;
 use crate::switch::schedule::windows::{Window, Windows};
+use crate::trust::pattern::ReleasePattern;
 use crate::trust::{BY_HAND_GRACE, Expiry};
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
@@ -208,6 +209,11 @@ impl Settings {
     /// from starting.
     pub fn repository(&self) -> Result<fetch::DownloadSettings, Report> {
         self.repository.settings()
+    }
+
+    /// The patterns of the releases that may be chosen where none is named; a package that none is about has no limit.
+    pub fn releases(&self) -> &[ReleasePattern] {
+        self.repository.releases()
     }
 
     /// Whether there is one.

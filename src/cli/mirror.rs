@@ -3,7 +3,7 @@
 use super::dry_run::DryRun;
 use super::facts::{Facts, count, size};
 use super::host::{FetchArguments, notices, open_repository};
-use super::{Context, Ended, usage};
+use super::{Context, Ended};
 use crate::bundle::member::ReleaseId;
 use crate::failure::{Class, Report};
 use crate::fetch::{Fetcher, MirrorWanted, Mirrored};
@@ -13,7 +13,8 @@ use crate::os::lock::{LockFile, by};
 use crate::os::place::Place;
 use crate::store::collect::Effect;
 use crate::trust::metadata::{Root, Signed};
-use crate::trust::{Expiry, Floor, MetadataFiles, pattern, verify};
+use crate::trust::pattern::ReleasePattern;
+use crate::trust::{Expiry, Floor, MetadataFiles, verify};
 use crate::trust_store::{Judge, Persist, Pin, TrustStore};
 use clap::Args;
 use jiff::Timestamp;
@@ -48,12 +49,7 @@ pub(super) const LOCK_NAME: &str = ".sidle-lock";
 
 /// `sidle mirror`: exit 3 where the copy is complete already.
 pub fn mirror(context: &Context, arguments: &MirrorArguments) -> Result<Ended, Report> {
-    for glob in arguments.include.iter().chain(&arguments.exclude) {
-        if glob.split('/').count() != 3 {
-            let message = format!("cannot use the pattern {glob}: it has not the form PACKAGE/RELEASE/PLATFORM");
-            return Err(usage(message, "write `*` for what may be anything, as in `salt-minion/*/*`"));
-        }
-    }
+    let (include, exclude) = (patterns(&arguments.include)?, patterns(&arguments.exclude)?);
     let trust_store = TrustStore::open(&context.layout.trust())?;
     let tell = notices(context);
     let mut fetcher = open_repository(context, &arguments.fetch, &tell)?;
@@ -72,13 +68,16 @@ pub fn mirror(context: &Context, arguments: &MirrorArguments) -> Result<Ended, R
         )
         .hint("wait for the other command, then try again"));
     };
-    let fits = |globs: &[String], id: &ReleaseId| globs.iter().any(|glob| pattern::fits(glob, &id.to_string()));
-    let release = |id: &ReleaseId| {
-        (arguments.include.is_empty() || fits(&arguments.include, id)) && !fits(&arguments.exclude, id)
-    };
+    let fits = |globs: &[ReleasePattern], id: &ReleaseId| globs.iter().any(|glob| glob.fits(id));
+    let release = |id: &ReleaseId| (include.is_empty() || fits(&include, id)) && !fits(&exclude, id);
     let wanted = MirrorWanted { release: &release, frame_files: arguments.frame_files, clean: arguments.delete };
     let mirrored = fetcher.mirror(&place, &targets, &metadata, &wanted)?;
     Ok(told(context, arguments, &mirrored, fetcher.wire_bytes()))
+}
+
+fn patterns(globs: &[String]) -> Result<Vec<ReleasePattern>, Report> {
+    let pattern = |glob: &String| glob.parse().map_err(|error| Report::new(Class::Usage, &error, None));
+    globs.iter().map(pattern).collect()
 }
 
 /// All metadata of the repository: every root, of which the pinned one is the pinned one, and what the newest leads to.

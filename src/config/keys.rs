@@ -310,6 +310,14 @@ pub const SECTIONS: [Section; 4] = [
                 "the proxy: `http://`, `https://` or `socks5h://`, without a user or password (see `netrc`); `\"none\"`: no proxy. If not set, \
                  sidle uses these environment variables",
             ),
+            key(
+                "releases",
+                "list of patterns",
+                "`[]`: all",
+                "the releases from which a command chooses that names none, such as `sidle upgrade salt-minion`: \
+                 `[\"salt-minion/3006.*/*\"]` stays with 3006. The form is that of `sidle mirror --include`. A package without a pattern has no limit; a \
+                 release that a command names is taken all the same",
+            ),
             key("rate_limit", "rate", "none: no limit", "how fast sidle downloads"),
             key(
                 "splay",

@@ -5,6 +5,7 @@ use super::units::{Bytes, Time};
 use crate::failure::Report;
 use crate::fetch::settings::{Access, Authorities, Mirror, Patience, Proxy};
 use crate::fetch::{DownloadSettings, FetchError, Location};
+use crate::trust::pattern::ReleasePattern;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -30,6 +31,8 @@ pub(super) struct RepositoryFragment {
     stall_timeout: Option<Time>,
     total_timeout: Option<Time>,
     attempts: Option<u32>,
+    #[serde(default)]
+    releases: Vec<ReleasePattern>,
 }
 
 /// A mirror: a URL, or a table with one.
@@ -113,6 +116,11 @@ impl RepositoryFragment {
     /// True if the settings name a repository.
     pub(super) fn is_named(&self) -> bool {
         self.url.is_some() || self.mirrors.is_some()
+    }
+
+    /// The patterns of the releases that may be chosen where none is named.
+    pub(super) fn releases(&self) -> &[ReleasePattern] {
+        &self.releases
     }
 
     fn stranger(&self) -> Access {

@@ -57,6 +57,7 @@ fn fetch_and_install(
     (effect, hazards): (Effect, Hazards),
     may_be: &dyn Fn(&Release) -> bool,
 ) -> Result<Acquired, Report> {
+    let settings = Settings::read(&context.layout)?;
     let acquired = acquire(
         fetcher,
         &context.layout,
@@ -64,6 +65,7 @@ fn fetch_and_install(
             package: &wanted.package,
             release: wanted.release.as_ref(),
             may_be,
+            patterns: settings.releases(),
             unattended: arguments.unattended,
             refetch: arguments.refetch,
             effect,

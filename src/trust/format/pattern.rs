@@ -1,5 +1,50 @@
 //! The path patterns of delegations: shell wildcards over target names (TUF §4.5, `PATHPATTERN`), as python-tuf reads them.
 
+use crate::bundle::member::ReleaseId;
+use crate::name::PackageName;
+use serde::Deserialize;
+use std::str::FromStr;
+
+/// Releases: `PACKAGE/RELEASE/PLATFORM` with wildcards, such as `salt-minion/3006.*/*`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct ReleasePattern(String);
+
+/// Why a text is no [`ReleasePattern`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0} has not the form PACKAGE/RELEASE/PLATFORM: write `*` for what may be anything, as in `salt-minion/3006.*/*`"
+)]
+pub struct ReleasePatternError(String);
+
+impl ReleasePattern {
+    /// Whether it is about this release.
+    pub fn fits(&self, id: &ReleaseId) -> bool {
+        fits(&self.0, &id.to_string())
+    }
+
+    /// Whether it is about releases of this package.
+    pub fn is_about(&self, package: &PackageName) -> bool {
+        may_fit_below(&self.0, package.as_str())
+    }
+}
+
+impl FromStr for ReleasePattern {
+    type Err = ReleasePatternError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::try_from(text.to_owned())
+    }
+}
+
+impl TryFrom<String> for ReleasePattern {
+    type Error = ReleasePatternError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        if text.split('/').count() == 3 { Ok(Self(text)) } else { Err(ReleasePatternError(text)) }
+    }
+}
+
 /// One token of a pattern.
 enum Token {
     /// `*`: any characters, or none.

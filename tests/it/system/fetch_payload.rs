@@ -68,6 +68,7 @@ fn acquired_on(disk_mebibytes: u32, release: &Release) -> (Result<Acquired, Repo
         package: &package,
         release: None,
         may_be: &|_| true,
+        patterns: &[],
         unattended: false,
         refetch: false,
         effect: Doing::Apply,

@@ -176,6 +176,37 @@ fn an_upgrade_never_leads_to_an_older_release_by_itself() {
 }
 
 #[test]
+fn a_host_stays_with_the_releases_that_its_settings_admit_unless_another_is_named() {
+    let site = Site::new();
+    for version in ["1.0", "1.1", "2.0"] {
+        site.author.release(version, "good");
+    }
+    let host = site.host(&format!("releases = [\"{DEMO}/1.*/*\"]\n"));
+    assert_eq!(host.sidle(&["--json", "install", DEMO]).json()["release"], "1.1-1");
+    host.sidle(&["test-flip", DEMO, "1.1-1"]).ok();
+    let kept = host.sidle(&["upgrade", DEMO]);
+    assert!(kept.code == Some(3) && kept.stdout.contains("1.1-1"), "{kept:?}");
+    site.author.release("1.2", "good");
+    assert_eq!(host.sidle(&["--json", "install", DEMO]).json()["release"], "1.2-1");
+    assert_eq!(host.sidle(&["--json", "install", &format!("{DEMO}@2.0-1")]).json()["release"], "2.0-1");
+
+    let none = site.host(&format!("releases = [\"{DEMO}/3.*/*\"]\n"));
+    let refused = none.sidle(&["install", DEMO]);
+    assert!(
+        refused.code == Some(3) && refused.stderr.contains("`releases` in the settings admits none"),
+        "{refused:?}"
+    );
+    let other = site.host("releases = [\"another/3.*/*\"]\n");
+    assert_eq!(
+        other.sidle(&["--json", "install", DEMO]).json()["release"],
+        "2.0-1",
+        "no pattern is about this package"
+    );
+    let wrong = site.host("releases = [\"3006.*\"]\n").sidle(&["install", DEMO]);
+    assert!(wrong.code == Some(2) && wrong.stderr.contains("PACKAGE/RELEASE/PLATFORM"), "{wrong:?}");
+}
+
+#[test]
 fn a_damaged_release_is_mended_from_the_repository_and_from_a_bundle_file() {
     let site = Site::new();
     let bundle = site.author.release("1.0", "good");
