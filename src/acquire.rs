@@ -95,7 +95,7 @@ pub fn acquire(fetcher: &mut Fetcher<'_>, layout: &Layout, request: &Request<'_>
         let lacking = rebuild::wanted(approved.manifest(), &files);
         held = Some(files);
         lacking_bytes = lacking.iter().map(|frame| frame.length).sum();
-        if effect == Effect::Apply && !source.fetcher.is_local() {
+        if effect == Effect::Apply && !source.fetcher.is_local() && !lacking.is_empty() {
             // Without room for both the release and its frames they go into it as they come.
             let (bytes, space) = takes(approved.manifest(), layout)?;
             if source.fetcher.can_keep(&lacking, bytes, space.device)? {

@@ -15,10 +15,11 @@ use crate::store::collect::Effect;
 use crate::trust::metadata::{Root, Signed};
 use crate::trust::pattern::ReleasePattern;
 use crate::trust::{Expiry, Floor, MetadataFiles, verify};
-use crate::trust_store::{Judge, Persist, Pin, TrustStore};
+use crate::trust_store::{Judge, Persist, TrustStore};
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 /// `sidle mirror DIR`
@@ -54,7 +55,7 @@ pub fn mirror(context: &Context, arguments: &MirrorArguments) -> Result<Ended, R
     let tell = notices(context);
     let mut fetcher = open_repository(context, &arguments.fetch, &tell)?;
     let now = clock::now();
-    let metadata = metadata(&mut fetcher, &trust_store.load()?.pin, now)?;
+    let metadata = metadata(&mut fetcher, &trust_store, now)?;
     let persist = if context.effect == Effect::DryRun { Persist::Forget } else { Persist::Store };
     let judge = Judge { trust_store: &trust_store, now, expiry: Expiry::Strict, persist };
     let targets = judge.verification(&metadata)?.targets?;
@@ -80,11 +81,30 @@ fn patterns(globs: &[String]) -> Result<Vec<ReleasePattern>, Report> {
     globs.iter().map(pattern).collect()
 }
 
-/// All metadata of the repository: every root, of which the pinned one is the pinned one, and what the newest leads to.
-pub(super) fn metadata(fetcher: &mut Fetcher<'_>, pin: &Pin, now: Timestamp) -> Result<MetadataFiles, Report> {
+/// All metadata of the repository: every root, of which the pinned one is the pinned one, and what the newest leads to. An upstream that is behind what
+/// this host has seen leaves its place to the next.
+pub(super) fn metadata(
+    fetcher: &mut Fetcher<'_>,
+    trust_store: &TrustStore,
+    now: Timestamp,
+) -> Result<MetadataFiles, Report> {
+    let pin = trust_store.load()?.pin;
     let is_pinned = |bytes: &[u8]| crate::digest::Digest::of(bytes) == pin.fingerprint;
     let pinned = fetcher.root(pin.version, &is_pinned)?;
-    let refreshed = fetcher.refresh_everything(&Floor::new(pinned.clone()), now);
+    let judge = Judge { trust_store, now, expiry: Expiry::Strict, persist: Persist::Forget };
+    let refused: RefCell<Option<Report>> = RefCell::default();
+    let objection = |files: &MetadataFiles| {
+        let judged = judge.verification(files).map_err(Report::from);
+        let report = judged.and_then(|verified| Ok(verified.targets?)).err()?;
+        let reason = report.message.clone();
+        refused.replace(Some(report));
+        Some(reason)
+    };
+    let refreshed = fetcher.refresh_everything(&Floor::new(pinned.clone()), now, &objection);
+    if refreshed.outcome.is_err() {
+        // What was read of one says more than that none is left.
+        refused.take().map_or(Ok(()), Err)?;
+    }
     refreshed.outcome?;
     let mut files = refreshed.files;
     files.insert(format!("{}.root.json", pin.version), pinned.clone());

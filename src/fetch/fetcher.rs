@@ -5,7 +5,7 @@ use super::error::FetchError;
 use super::fault::Fault;
 use super::kept::KeptFrames;
 use super::location::FilePath;
-use super::metadata::{self, Refreshed};
+use super::metadata::{self, Objection, Refreshed};
 use super::mirrors::{Mirrors, Quest};
 use super::notice::{Notice, Origin};
 use super::settings::DownloadSettings;
@@ -70,16 +70,22 @@ impl<'a> Fetcher<'a> {
     /// Fetches the metadata that is newer than `floor` and unexpired at `now`, with every delegated role for names below `PACKAGE/`. Each
     /// mirror starts from the same floor; after untrusted metadata the next mirror is asked. In any case `files` are for the trust store.
     pub fn refresh(&mut self, floor: &Floor, package: Option<&PackageName>, now: Timestamp) -> Refreshed {
-        self.refresh_below(floor, package.map(PackageName::as_str), now)
+        self.refresh_below(floor, package.map(PackageName::as_str), now, &|_| None)
     }
 
-    /// The same, with every delegated role.
-    pub fn refresh_everything(&mut self, floor: &Floor, now: Timestamp) -> Refreshed {
-        self.refresh_below(floor, Some(""), now)
+    /// The same, with every delegated role, of the first mirror to whose metadata there is no `objection`.
+    pub fn refresh_everything(&mut self, floor: &Floor, now: Timestamp, objection: Objection<'_>) -> Refreshed {
+        self.refresh_below(floor, Some(""), now, objection)
     }
 
-    fn refresh_below(&mut self, floor: &Floor, directory: Option<&str>, now: Timestamp) -> Refreshed {
-        let refreshed = metadata::refresh(&mut self.mirrors, floor, directory, now);
+    fn refresh_below(
+        &mut self,
+        floor: &Floor,
+        directory: Option<&str>,
+        now: Timestamp,
+        objection: Objection<'_>,
+    ) -> Refreshed {
+        let refreshed = metadata::refresh(&mut self.mirrors, floor, directory, now, objection);
         if let Ok(fresh) = &refreshed.outcome {
             self.consistent_snapshot = fresh.consistent_snapshot;
         }

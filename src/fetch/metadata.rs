@@ -48,7 +48,16 @@ impl From<Fault> for Ended {
     }
 }
 
-pub(super) fn refresh(mirrors: &mut Mirrors<'_>, floor: &Floor, directory: Option<&str>, now: Timestamp) -> Refreshed {
+/// What is said against trusted metadata of one mirror: then the next one is asked.
+pub type Objection<'a> = &'a dyn Fn(&MetadataFiles) -> Option<String>;
+
+pub(super) fn refresh(
+    mirrors: &mut Mirrors<'_>,
+    floor: &Floor,
+    directory: Option<&str>,
+    now: Timestamp,
+    objection: Objection<'_>,
+) -> Refreshed {
     let mut quest = Quest::new("the repository's metadata");
     let mut furthest = MetadataFiles::new();
     let failure = loop {
@@ -59,8 +68,11 @@ pub(super) fn refresh(mirrors: &mut Mirrors<'_>, floor: &Floor, directory: Optio
         let mut files = MetadataFiles::new();
         match from_mirror(mirrors, index, floor, directory, now, &mut files) {
             Ok(fresh) => {
-                mirrors.succeeded(index);
-                return Refreshed { files, outcome: Ok(fresh) };
+                let Some(reason) = objection(&files) else {
+                    mirrors.succeeded(index);
+                    return Refreshed { files, outcome: Ok(fresh) };
+                };
+                mirrors.failed(index, &mut quest, &Fault::Refused { reason });
             }
             Err(Ended::Mirror(fault)) => mirrors.failed(index, &mut quest, &fault),
             Err(Ended::Floor(error)) => break FetchError::Floor(error),

@@ -78,7 +78,7 @@ fn copied(
     let root = fetcher.root(1, &|bytes| Digest::of(bytes) == *fingerprint)?;
     trust_store.lock()?.pin(&root, fingerprint)?;
     let now = clock::now();
-    let metadata = mirror::metadata(&mut fetcher, &trust_store.load()?.pin, now)?;
+    let metadata = mirror::metadata(&mut fetcher, &trust_store, now)?;
     let judge = Judge { trust_store: &trust_store, now, expiry: Expiry::Strict, persist: Persist::Store };
     let targets = judge.verification(&metadata)?.targets?;
     let newest = newest(arguments, &targets);

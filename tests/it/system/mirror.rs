@@ -135,4 +135,10 @@ fn a_mirror_of_another_repository_or_of_an_older_state_is_refused() {
     let refused = site.host.sidle(&["mirror", text(&site.host.path("other")), "--repository", &url]);
     assert_eq!(refused.code, Some(7), "{refused:?}");
     assert!(served(&site.copy()).len() > before.len());
+    // Another upstream is up to date, and is taken.
+    let both = ["--repository", &url, "--repository", &format!("file://{}", text(&site.author.repository()))];
+    let other = site.host.path("other");
+    let mirrored = site.host.sidle(&[&["mirror", text(&other)][..], &both].concat());
+    assert!(mirrored.code == Some(0) && mirrored.stderr.contains(&url), "{mirrored:?}");
+    assert_eq!(served(&other), served(&site.copy()));
 }
