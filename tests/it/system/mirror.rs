@@ -140,5 +140,7 @@ fn a_mirror_of_another_repository_or_of_an_older_state_is_refused() {
     let other = site.host.path("other");
     let mirrored = site.host.sidle(&[&["mirror", text(&other)][..], &both].concat());
     assert!(mirrored.code == Some(0) && mirrored.stderr.contains(&url), "{mirrored:?}");
-    assert_eq!(served(&other), served(&site.copy()));
+    let newest = |copy: &Path| fs::read_to_string(copy.join("metadata/timestamp.json")).unwrap();
+    assert_eq!(newest(&other), newest(&site.author.repository()));
+    assert_eq!(served(&other).keys().filter(|path| text(path).ends_with(".payload.tar.zst")).count(), 2);
 }
