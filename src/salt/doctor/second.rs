@@ -53,7 +53,8 @@ pub fn check(group: &mut Group, case: Case<'_>, settings: &AgentSettings, config
 }
 
 /// The other minions on this host that a supervisor sees, each with what our Salt has made of its configuration: it is asked once, and neither at each
-/// look nor after each restart, and only about those that listen to our masters. A host may have hundreds of other minions, in containers; the supervisor waits for answers.
+/// look nor after each restart, and only about those that listen to our masters. A host may have hundreds of other minions, in containers; the
+/// supervisor waits for answers.
 #[derive(Debug, Default)]
 pub struct Others {
     strangers: RefCell<Strangers>,
