@@ -15,7 +15,7 @@ use crate::store::Store;
 use crate::store::collect::Effect;
 use crate::store::held::HeldFiles;
 use crate::store::install::{Approved, Installed, Placement, best_of, install_fetched, preflight};
-use crate::store::preflight::{Hazards, Host, takes};
+use crate::store::preflight::{Hazards, Host, demand};
 use crate::trust::pattern::ReleasePattern;
 use crate::trust::{Expiry, Target, TrustedTargets, Verdict, Warning, publish, target};
 use crate::trust_store::{Judge, Persist, TrustStore};
@@ -30,7 +30,7 @@ pub struct Request<'a> {
     pub release: Option<&'a Release>,
     /// Without `release`: true for a release that may be chosen.
     pub may_be: &'a dyn Fn(&Release) -> bool,
-    /// Without `release`: what the settings let be chosen; a package that none of these is about has no limit.
+    /// Without `release`: the setting `releases`. One of these has to fit; a package that none is about has no limit.
     pub patterns: &'a [ReleasePattern],
     /// Wait for a random part of the settings' splay first.
     pub unattended: bool,
@@ -97,8 +97,8 @@ pub fn acquire(fetcher: &mut Fetcher<'_>, layout: &Layout, request: &Request<'_>
         lacking_bytes = lacking.iter().map(|frame| frame.length).sum();
         if effect == Effect::Apply && !source.fetcher.is_local() && !lacking.is_empty() {
             // Without room for both the release and its frames they go into it as they come.
-            let (bytes, space) = takes(approved.manifest(), layout)?;
-            if source.fetcher.can_keep(&lacking, bytes, space.device)? {
+            let release = demand(approved.manifest(), layout)?;
+            if source.fetcher.can_keep(&lacking, release)? {
                 source.fetch(&lacking, request.fetching)?;
             }
         }
@@ -148,7 +148,7 @@ fn choose(targets: &TrustedTargets, request: &Request<'_>, host: &Host) -> Resul
             "cannot choose a release of {wanted}: the repository lists {}, and `releases` in the settings admits none of them",
             there.join(", ")
         );
-        return Err(Report::of(Class::NothingToDo, message)
+        return Err(Report::of(Class::Failed, message)
             .hint(format!("change `releases` in [repository] of the settings; or name a release: {wanted}@RELEASE")));
     }
     if request.release.is_none() {

@@ -14,10 +14,9 @@ use crate::os::place::Place;
 use crate::store::collect::Effect;
 use crate::trust::metadata::{Root, Signed};
 use crate::trust::pattern::ReleasePattern;
-use crate::trust::{Expiry, Floor, MetadataFiles, verify};
+use crate::trust::{Expiry, Floor, MetadataFiles, TrustedTargets, verify};
 use crate::trust_store::{Judge, Persist, TrustStore};
 use clap::Args;
-use jiff::Timestamp;
 use serde_json::json;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -55,10 +54,9 @@ pub fn mirror(context: &Context, arguments: &MirrorArguments) -> Result<Ended, R
     let tell = notices(context);
     let mut fetcher = open_repository(context, &arguments.fetch, &tell)?;
     let now = clock::now();
-    let metadata = metadata(&mut fetcher, &trust_store, now)?;
     let persist = if context.effect == Effect::DryRun { Persist::Forget } else { Persist::Store };
     let judge = Judge { trust_store: &trust_store, now, expiry: Expiry::Strict, persist };
-    let targets = judge.verification(&metadata)?.targets?;
+    let (metadata, targets) = metadata(&mut fetcher, &judge)?;
     let place = Place::open_or_create(&arguments.directory, 0o755, context.effect)?;
     let Some(_lock) = place.lock(Path::new(""), 0o755, LOCK_NAME)? else {
         let holder = Dir::open(&arguments.directory).map(|into| LockFile::new(&into, LOCK_NAME).holder());
@@ -81,31 +79,28 @@ fn patterns(globs: &[String]) -> Result<Vec<ReleasePattern>, Report> {
     globs.iter().map(pattern).collect()
 }
 
-/// All metadata of the repository: every root, of which the pinned one is the pinned one, and what the newest leads to. An upstream that is behind what
-/// this host has seen leaves its place to the next.
+/// All metadata of the repository: every root, of which the pinned one is the pinned one, and what the newest leads to, as `judge` trusts it. An
+/// upstream that is behind what this host has seen leaves its place to the next.
 pub(super) fn metadata(
     fetcher: &mut Fetcher<'_>,
-    trust_store: &TrustStore,
-    now: Timestamp,
-) -> Result<MetadataFiles, Report> {
-    let pin = trust_store.load()?.pin;
+    judge: &Judge<'_>,
+) -> Result<(MetadataFiles, TrustedTargets), Report> {
+    let pin = judge.trust_store.load()?.pin;
     let is_pinned = |bytes: &[u8]| crate::digest::Digest::of(bytes) == pin.fingerprint;
     let pinned = fetcher.root(pin.version, &is_pinned)?;
-    let judge = Judge { trust_store, now, expiry: Expiry::Strict, persist: Persist::Forget };
-    let refused: RefCell<Option<Report>> = RefCell::default();
+    let judged: RefCell<Option<Result<TrustedTargets, Report>>> = RefCell::default();
     let objection = |files: &MetadataFiles| {
-        let judged = judge.verification(files).map_err(Report::from);
-        let report = judged.and_then(|verified| Ok(verified.targets?)).err()?;
-        let reason = report.message.clone();
-        refused.replace(Some(report));
-        Some(reason)
+        let verified = judge.verification(files).map_err(Report::from);
+        let targets = verified.and_then(|verified| Ok(verified.targets?));
+        let reason = targets.as_ref().err().map(|report| report.message.clone());
+        judged.replace(Some(targets));
+        reason
     };
-    let refreshed = fetcher.refresh_everything(&Floor::new(pinned.clone()), now, &objection);
-    if refreshed.outcome.is_err() {
-        // What was read of one says more than that none is left.
-        refused.take().map_or(Ok(()), Err)?;
-    }
+    let refreshed = fetcher.refresh_everything(&Floor::new(pinned.clone()), judge.now, &objection);
+    // What is wrong with an upstream that was read says more than that no other is left.
+    let targets = judged.into_inner().transpose()?;
     refreshed.outcome?;
+    let targets = targets.expect("a refresh that ends well was judged");
     let mut files = refreshed.files;
     files.insert(format!("{}.root.json", pin.version), pinned.clone());
     // Hosts may have pinned an earlier one: each has to vouch for the next.
@@ -115,7 +110,7 @@ pub(super) fn metadata(
         later = fetcher.root(version, &vouches)?;
         files.insert(format!("{version}.root.json"), later.clone());
     }
-    Ok(files)
+    Ok((files, targets))
 }
 
 fn vouches(earlier: &[u8], later: &[u8]) -> bool {

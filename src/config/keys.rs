@@ -314,9 +314,8 @@ pub const SECTIONS: [Section; 4] = [
                 "releases",
                 "list of patterns",
                 "`[]`: all",
-                "the releases from which a command chooses that names none, such as `sidle upgrade salt-minion`: \
-                 `[\"salt-minion/3006.*/*\"]` stays with 3006. The form is that of `sidle mirror --include`. A package without a pattern has no limit; a \
-                 release that a command names is taken all the same",
+                "the releases among which `sidle install`, `upgrade` and `setup` choose if they name none: `[\"salt-minion/3006.*/*\"]` stays with 3006. \
+                 The form is that of `sidle mirror --include`. A package without a pattern has no limit",
             ),
             key("rate_limit", "rate", "none: no limit", "how fast sidle downloads"),
             key(

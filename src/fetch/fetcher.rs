@@ -14,6 +14,7 @@ use crate::bundle::manifest::Frame;
 use crate::digest::Digest;
 use crate::name::PackageName;
 use crate::os::place::Place;
+use crate::os::space::Demand;
 use crate::os::{clock, random};
 use crate::trust::{Floor, Role, Target, target};
 use jiff::Timestamp;
@@ -156,12 +157,12 @@ impl<'a> Fetcher<'a> {
         self.keeps = false;
     }
 
-    /// Whether there is room to keep these frames until they are installed, beside the `others` bytes that the release takes of the file system
-    /// `device`. If not, none is kept from now on.
-    pub fn can_keep(&mut self, frames: &[Frame], others: u64, device: u64) -> Result<bool, FetchError> {
+    /// Whether the cache has room for these frames, so that `release` can be installed from them: both may be on one file system. If not, no
+    /// frame is kept from now on.
+    pub fn can_keep(&mut self, frames: &[Frame], release: Demand) -> Result<bool, FetchError> {
         let lacking = frames.iter().filter(|frame| !self.kept.seems_to_have(&frame.sha256, frame.length));
         let bytes = lacking.map(|frame| frame.length).sum();
-        let can = self.kept.has_room(bytes, others, device)?;
+        let can = self.kept.has_room(bytes, release)?;
         if !can {
             self.keep_nothing();
             self.mirrors.tell(&Notice::NotKept { reason: NEARLY_FULL.to_owned() });

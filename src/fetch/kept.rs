@@ -5,6 +5,7 @@ use crate::digest::Digest;
 use crate::os::OsError;
 use crate::os::dir::{Dir, FileKind};
 use crate::os::place::Place;
+use crate::os::space::Demand;
 use jiff::Timestamp;
 use std::path::Path;
 
@@ -69,12 +70,12 @@ impl KeptFrames {
         matches!(stat, Some(Ok(Some(stat))) if stat.kind == FileKind::File && stat.size == length)
     }
 
-    /// Whether there is room for so many bytes more, beside `others` on the file system `device`.
-    pub(super) fn has_room(&self, bytes: u64, others: u64, device: u64) -> Result<bool, OsError> {
+    /// Whether so many bytes more can be kept, and `release` can still be installed, maybe on the same file system.
+    pub(super) fn has_room(&self, bytes: u64, release: Demand) -> Result<bool, OsError> {
         let Some(directory) = &self.directory else { return Ok(false) };
         let space = directory.space()?;
-        let others = if space.device == device { others } else { 0 };
-        Ok(space.free_bytes >= bytes.saturating_add(others).saturating_add(FREE_MINIMUM_BYTES))
+        let shared = if space.device == release.device { release.bytes } else { 0 };
+        Ok(space.free_bytes >= bytes.saturating_add(shared).saturating_add(FREE_MINIMUM_BYTES))
     }
 
     /// A kept frame, if its digest still fits.

@@ -48,7 +48,7 @@ impl From<Fault> for Ended {
     }
 }
 
-/// What is said against trusted metadata of one mirror: then the next one is asked.
+/// Why a mirror's metadata is not taken, although it is signed and unexpired; None: it is taken. Otherwise the next mirror is asked.
 pub type Objection<'a> = &'a dyn Fn(&MetadataFiles) -> Option<String>;
 
 pub(super) fn refresh(

@@ -21,7 +21,7 @@ pub struct Probe {
     pub user: u32,
     /// The path and the version of the installed program; no version: it did not start.
     pub program: Option<(String, Option<Version>)>,
-    /// Whether that program is another file than [`PROGRAM`], to which a push brings its own.
+    /// Whether `program` is another file than [`PROGRAM`], where a push puts its own.
     pub is_elsewhere: bool,
     /// The package manager whose package the program belongs to.
     pub owner: Option<String>,

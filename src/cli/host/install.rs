@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 /// `sidle install FILE|PACKAGE[@RELEASE]`
 #[derive(Debug, Args)]
 pub struct InstallArguments {
-    /// A bundle file, or a package of the repository: its newest release that fits this host, or the named release
+    /// A bundle file, or a package of the repository: its newest release that fits this host and that the setting `releases` admits, or the named release
     #[arg(value_name = "FILE|PACKAGE[@RELEASE]")]
     what: PathBuf,
     /// The release to install, if the bundle has several [default: the newest that fits this host]

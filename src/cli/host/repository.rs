@@ -58,6 +58,12 @@ fn fetch_and_install(
     may_be: &dyn Fn(&Release) -> bool,
 ) -> Result<Acquired, Report> {
     let settings = Settings::read(&context.layout)?;
+    let (package, patterns) = (&wanted.package, settings.releases());
+    let is_chosen = wanted.release.is_none() && !package.is_sidle();
+    if is_chosen && !patterns.is_empty() && !patterns.iter().any(|pattern| pattern.is_about(package)) {
+        let text = format!("`releases` in the settings has no pattern for {package}: any release may be chosen");
+        context.output.warning(&text);
+    }
     let acquired = acquire(
         fetcher,
         &context.layout,
@@ -65,7 +71,7 @@ fn fetch_and_install(
             package: &wanted.package,
             release: wanted.release.as_ref(),
             may_be,
-            patterns: settings.releases(),
+            patterns,
             unattended: arguments.unattended,
             refetch: arguments.refetch,
             effect,

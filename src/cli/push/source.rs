@@ -78,9 +78,8 @@ fn copied(
     let root = fetcher.root(1, &|bytes| Digest::of(bytes) == *fingerprint)?;
     trust_store.lock()?.pin(&root, fingerprint)?;
     let now = clock::now();
-    let metadata = mirror::metadata(&mut fetcher, &trust_store, now)?;
     let judge = Judge { trust_store: &trust_store, now, expiry: Expiry::Strict, persist: Persist::Store };
-    let targets = judge.verification(&metadata)?.targets?;
+    let (metadata, targets) = mirror::metadata(&mut fetcher, &judge)?;
     let newest = newest(arguments, &targets);
     if newest.is_empty() {
         return Err(lacks(arguments, &arguments.repository));

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 /// `sidle upgrade FILE|PACKAGE[@RELEASE]`
 #[derive(Debug, Args)]
 pub struct UpgradeArguments {
-    /// A bundle file, or a package of the repository: its newest release that neither failed on this host nor was left by a rollback, or the named release
+    /// A bundle file, or a package of the repository: its newest release that the setting `releases` admits, and that neither failed on this host nor was left by a rollback, or the named release
     #[arg(value_name = "FILE|PACKAGE[@RELEASE]")]
     what: PathBuf,
     #[command(flatten)]

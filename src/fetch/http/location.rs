@@ -122,7 +122,7 @@ impl FilePath {
         Self { encoded: parts.clone(), parts }
     }
 
-    /// Whether the server may have a newer file under this name than a cache on the way: `timestamp.json`; or by now a first one: the next root.
+    /// Whether a cache on the way may have an outdated answer: an earlier `timestamp.json`, or that there is no next root yet.
     pub(in crate::fetch) fn changes(&self) -> bool {
         let [directory, name] = &self.parts[..] else { return false };
         directory == METADATA && (name == "timestamp.json" || name.ends_with(".root.json"))

@@ -15,6 +15,15 @@ pub struct Space {
     pub no_exec: bool,
 }
 
+/// Bytes that are about to be written, and where to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Demand {
+    /// The device number of the file system.
+    pub device: u64,
+    /// How many.
+    pub bytes: u64,
+}
+
 impl Space {
     pub(in crate::os) fn of(fd: impl std::os::fd::AsFd) -> rustix::io::Result<Self> {
         let (stat, device) = (rustix::fs::fstatvfs(&fd)?, rustix::fs::fstat(&fd)?.st_dev);

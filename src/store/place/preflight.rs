@@ -7,7 +7,7 @@ use crate::bundle::systems::Systems;
 use crate::failure::Class;
 use crate::layout::Layout;
 use crate::os::dir::Dir;
-use crate::os::space::Space;
+use crate::os::space::{Demand, Space};
 use crate::os::{OsError, file, host};
 use crate::store::location::{Hazard, PlaceFacts};
 use crate::version::{LibcVersion, Platform};
@@ -214,10 +214,10 @@ pub(in crate::store) fn needs(manifest: &Head, host: &Host, of_libraries: Vec<Ob
     obstacles
 }
 
-/// The bytes that `manifest`'s release takes of the file system of the package's directory, and what that has left.
-pub fn takes(manifest: &Manifest, layout: &Layout) -> Result<(u64, Space), OsError> {
+/// What an install of `manifest`'s release will write.
+pub fn demand(manifest: &Manifest, layout: &Layout) -> Result<Demand, OsError> {
     let space = nearest(&layout.package(&manifest.package))?.space()?;
-    Ok((needed(manifest, &space), space))
+    Ok(Demand { device: space.device, bytes: needed(manifest, &space) })
 }
 
 fn needed(manifest: &Manifest, space: &Space) -> u64 {

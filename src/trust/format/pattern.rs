@@ -1,4 +1,5 @@
-//! The path patterns of delegations: shell wildcards over target names (TUF §4.5, `PATHPATTERN`), as python-tuf reads them.
+//! The path patterns of delegations: shell wildcards over target names (TUF §4.5, `PATHPATTERN`), as python-tuf reads them. People name releases by
+//! the same wildcards.
 
 use crate::bundle::member::ReleaseId;
 use crate::name::PackageName;
@@ -13,17 +14,17 @@ pub struct ReleasePattern(String);
 /// Why a text is no [`ReleasePattern`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0} has not the form PACKAGE/RELEASE/PLATFORM: write `*` for what may be anything, as in `salt-minion/3006.*/*`"
+    "cannot use the pattern {0}: it has not the form PACKAGE/RELEASE/PLATFORM; write `*` for what may be anything, as in `salt-minion/3006.*/*`"
 )]
 pub struct ReleasePatternError(String);
 
 impl ReleasePattern {
-    /// Whether it is about this release.
+    /// Whether package, release and platform fit.
     pub fn fits(&self, id: &ReleaseId) -> bool {
         fits(&self.0, &id.to_string())
     }
 
-    /// Whether it is about releases of this package.
+    /// Whether the package fits, whatever the release.
     pub fn is_about(&self, package: &PackageName) -> bool {
         may_fit_below(&self.0, package.as_str())
     }
