@@ -17,8 +17,7 @@ use crate::os::{OsError, dir::Dir};
 use crate::version::{Release, Version};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
-use std::io::Write as _;
-use std::os::unix::fs::FileExt as _;
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 
 /// Name of the payload in the output directory.
 pub const PAYLOAD_NAME: &str = "payload.tar.zst";
@@ -255,10 +254,10 @@ fn assemble(tree: &Dir, mtime: u64, plan: &Plan, planned: &Planned) -> Result<Ve
     Ok(content)
 }
 
-fn append(file: &File, offset: u64, length: u64, content: &mut Vec<u8>) -> std::io::Result<()> {
-    let start = content.len();
-    content.resize(start + usize::try_from(length).map_err(std::io::Error::other)?, 0);
-    file.read_exact_at(&mut content[start..], offset)
+fn append(mut file: &File, offset: u64, length: u64, content: &mut Vec<u8>) -> std::io::Result<()> {
+    file.seek(SeekFrom::Start(offset))?;
+    let read = file.take(length).read_to_end(content)?;
+    if read as u64 == length { Ok(()) } else { Err(std::io::ErrorKind::UnexpectedEof.into()) }
 }
 
 fn pad(size: u64, content: &mut Vec<u8>) {
