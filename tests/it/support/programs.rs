@@ -1,4 +1,4 @@
-//! Salt's `salt` beside a master, without loading Salt for each call: `programs.py` loads it once and forks. A call costs a tenth then.
+//! Salt's `salt` and `salt-run` beside a master, without loading Salt for each call: `programs.py` loads it once and forks. A call of `salt` costs a tenth then.
 
 use serde_json::json;
 use std::fs;
@@ -21,12 +21,33 @@ impl Programs {
 
     /// What `salt` says to these arguments, and its exit status.
     pub fn salt(&self, arguments: &[&str]) -> (i32, String) {
+        self.run(|server| {
+            let said = server.said.to_path_buf();
+            let status = server.run("salt", arguments, &said);
+            (status, read(&said))
+        })
+    }
+
+    /// The same of `salt-run`, and beside it what it says on standard error.
+    pub fn salt_run(&self, arguments: &[&str]) -> (i32, String, String) {
+        let errors = tempfile::NamedTempFile::new().unwrap();
+        self.run(|server| {
+            let status = server.run("salt-run", arguments, errors.path());
+            (status, read(&server.said), read(errors.path()))
+        })
+    }
+
+    fn run<T>(&self, ask: impl FnOnce(&mut Server) -> T) -> T {
         let idle = self.idle.lock().unwrap().pop();
         let mut server = idle.unwrap_or_else(|| Server::start(&self.python));
-        let answer = server.run(arguments);
+        let answer = ask(&mut server);
         self.idle.lock().unwrap().push(server);
         answer
     }
+}
+
+fn read(path: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned()
 }
 
 struct Server {
@@ -46,13 +67,13 @@ impl Server {
         Self { child, asked, answers, said: tempfile::NamedTempFile::new().unwrap().into_temp_path() }
     }
 
-    fn run(&mut self, arguments: &[&str]) -> (i32, String) {
-        let request = json!({"arguments": arguments, "said": &*self.said});
+    /// What it says on standard output is in `said` then; gives its exit status.
+    fn run(&mut self, program: &str, arguments: &[&str], errors: &Path) -> i32 {
+        let request = json!({"program": program, "arguments": arguments, "said": &*self.said, "errors": errors});
         writeln!(self.asked.as_mut().expect("it is open until the end"), "{request}").unwrap();
         let mut status = String::new();
         self.answers.read_line(&mut status).unwrap();
-        let said = String::from_utf8_lossy(&fs::read(&self.said).unwrap()).into_owned();
-        (status.trim().parse().unwrap_or_else(|_| panic!("programs.py broke off: {status:?}, {said}")), said)
+        status.trim().parse().unwrap_or_else(|_| panic!("programs.py broke off: {status:?}, {}", read(&self.said)))
     }
 }
 

@@ -237,8 +237,10 @@ impl Master {
 
     /// What a function of a runner gives.
     pub fn runner(&self, words: &[&str]) -> Value {
-        let output = self.salt_run(words).stderr(Stdio::piped()).output().unwrap();
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+        let configuration = self.place().configuration;
+        let how = ["-c", configuration.parent().unwrap().to_str().unwrap(), "--out", "json", "-l", "error"];
+        let (status, said, errors) = self.programs.salt_run(&[&how[..], words].concat());
+        serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: exit {status}: {said}\n{errors}"))
     }
 
     /// The directory of its keys.

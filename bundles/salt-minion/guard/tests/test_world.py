@@ -6,6 +6,7 @@ what blocks it, which of the two steps first, who is killed. The supervisor look
 
 import itertools
 import logging
+import os
 import unittest
 
 from sidle_guard import gate, roles
@@ -14,6 +15,10 @@ from tests.world import LONGEST_SECONDS, NEW, OLD, STEP_SECONDS, Main, World
 
 # After the end of a switch: longer than anybody holds a job.
 REST_SECONDS = 4.0
+
+# Of the worlds in which every job has to run once, each so many-th is played. All of them, unless the guard is only tried on another Python: the rules
+# are the same there.
+EVERY = int(os.environ.get("SIDLE_WORLDS_EVERY", "1"))
 
 
 def play(world, plan, probation=1.0, connects=lambda address: 0.5, needed=None, offsets=(0, 0), new_first=False, events=(),
@@ -67,6 +72,7 @@ class WorldTest(unittest.TestCase):
     def setUp(self):
         logging.disable(logging.CRITICAL)
         self.addCleanup(logging.disable, logging.NOTSET)
+        self.worlds = itertools.count()
 
     def check(self, masters=1, mutate=lambda world: None, done=True, **options):
         world = World(masters)
@@ -90,7 +96,7 @@ class WorldTest(unittest.TestCase):
         self.assertEqual((len(main.processes), main.most_at_once, main.guard.jobs.starting), (held, 1, {}))
 
     def all_right(self, **options):
-        wrong = self.check(**options)
+        wrong = None if next(self.worlds) % EVERY else self.check(**options)
         if wrong:
             self.fail(f"{wrong}: {options}")
 
