@@ -54,19 +54,21 @@ const STAT_BYTES: usize = 2048;
 /// No table of sockets that a host can have is longer.
 const FILE_BYTES_MAXIMUM: u64 = 1 << 30;
 
-/// Reads a file of /proc without asking for its size, which is 0. A supervisor in the middle of a switch looks at every process several times a
-/// second.
+/// Reads a file of /proc without asking for its size, which is 0.
 pub(super) fn read_at_one_go<const BYTES: usize>(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(BYTES);
     std::fs::File::open(path)?.take(FILE_BYTES_MAXIMUM).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// The process `pid`, if there is one.
+/// The process `pid`, if there is one. A supervisor in the middle of a switch asks for every process several times a second: the kernel gives the whole line to
+/// one call, and a second one would only be told that this was all.
 pub fn process(pid: u32) -> Result<Option<Process>> {
     let path = path_of(pid, "stat");
-    let Some(bytes) = gone_is_none(read_at_one_go::<STAT_BYTES>(&path), &path)? else { return Ok(None) };
-    let text = String::from_utf8_lossy(&bytes);
+    let mut bytes = [0; STAT_BYTES];
+    let read = std::fs::File::open(&path).and_then(|mut file| file.read(&mut bytes));
+    let Some(length) = gone_is_none(read, &path)? else { return Ok(None) };
+    let text = String::from_utf8_lossy(&bytes[..length]);
     let parsed = parse_stat(pid, &text);
     parsed.map(Some).ok_or_else(|| OsError::new("understand", &path, io::ErrorKind::InvalidData))
 }
