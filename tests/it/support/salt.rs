@@ -182,6 +182,9 @@ pub struct MasterPlace {
     pub cache: PathBuf,
 }
 
+/// How a runner is called, so that it says its answer and nothing else.
+const AS_JSON: [&str; 4] = ["--out", "json", "-l", "error"];
+
 const ENTER: &str = "import sys\nsys.argv[0] = 'salt-master'\nimport salt.scripts\nsalt.scripts.salt_master()\n";
 
 impl Master {
@@ -231,15 +234,15 @@ impl Master {
         let enter = "import sys\nsys.argv[0] = 'salt-run'\nimport salt.scripts\nsalt.scripts.salt_run()\n";
         let mut command = Command::new(&place.python);
         command.args(["-E", "-s", "-B", "-c", enter, "-c"]).arg(place.configuration.parent().unwrap());
-        command.args(["--out", "json", "-l", "error"]).args(words).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.args(AS_JSON).args(words).stdin(Stdio::null()).stdout(Stdio::piped());
         command
     }
 
     /// What a function of a runner gives.
     pub fn runner(&self, words: &[&str]) -> Value {
         let configuration = self.place().configuration;
-        let how = ["-c", configuration.parent().unwrap().to_str().unwrap(), "--out", "json", "-l", "error"];
-        let (status, said, errors) = self.programs.salt_run(&[&how[..], words].concat());
+        let where_it_is = ["-c", configuration.parent().unwrap().to_str().unwrap()];
+        let (status, said, errors) = self.programs.salt_run(&[&where_it_is[..], &AS_JSON, words].concat());
         serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: exit {status}: {said}\n{errors}"))
     }
 
