@@ -8,8 +8,8 @@ mod uses;
 
 use crate::support::eventually;
 use crate::support::salt::{Master, Minion, START_SECONDS, tree};
-use crate::support::scene::{MASTER, RATES, Scene};
-use crate::support::stream::{Marks, Plan, Report, Stream};
+use crate::support::scene::{MASTER, RATES, Scene, Wanted};
+use crate::support::stream::{Marks, Plan, Report, Stream, TICKS};
 use std::io::Write as _;
 
 const OLD: &str = "3006.30";
@@ -44,7 +44,7 @@ fn row(what: &str, report: &Report) {
 fn as_a_package(version: &str, rate: f64) {
     let master = Master::start(&tree(MASTER), true);
     let marks = Marks::new();
-    let mut minion = Minion::start(&tree(version), "package", &marks.configuration(&[&master]));
+    let mut minion = Minion::start(&tree(version), "package", &(marks.configuration(&[&master]) + TICKS));
     eventually(START_SECONDS, "the minion answers", || match master.call_within("10", "package", &["test.ping"]) {
         answer if answer.contains("True") => Ok(()),
         answer => Err(answer),
@@ -87,7 +87,7 @@ fn control(scene: &Scene, version: &str, rate: f64) {
 #[ignore = "a measurement: `scripts/bench handover` runs it"]
 fn bench_handover() {
     let switches: usize = std::env::var("SIDLE_BENCH_SWITCHES").map_or(10, |text| text.parse().unwrap());
-    let scene = Scene::new(&[OLD, NEW, MASTER]);
+    let scene = Scene::with(&Wanted { schedule: TICKS, ..Wanted::of(&[OLD, NEW, MASTER]) });
     let (rate, _) = scene.calibrate(&RATES);
     say(&format!("{rate} jobs a second, every 7th compound, every 20th of 12 s (but for idle)\n{}", Report::titles()));
     control(&scene, OLD, rate);
@@ -128,7 +128,7 @@ fn bench_handover() {
 fn bench_losses() {
     let minutes: u64 = std::env::var("SIDLE_BENCH_MINUTES").map_or(10, |text| text.parse().unwrap());
     let releases = [OLD, NEW, MASTER];
-    let scene = Scene::new(&releases);
+    let scene = Scene::with(&Wanted { schedule: TICKS, ..Wanted::of(&releases) });
     let mut jobs = 0.0;
     say(&Report::titles());
     for version in releases {

@@ -4,7 +4,7 @@
 use super::say;
 use crate::support::evidence::{Fate, Finding};
 use crate::support::scene::{ID, MASTER, Scene, Wanted};
-use crate::support::stream::{Plan, Report};
+use crate::support::stream::{Plan, Report, TICKS};
 use serde_json::Value;
 use sidle::os::process::{Identity, SignalNumber};
 use std::collections::BTreeSet;
@@ -350,6 +350,7 @@ fn soaked(root: bool) -> Scene {
         user: &user,
         options: &beacons_of,
         settings: SETTINGS,
+        schedule: TICKS,
         ..Wanted::of(&RELEASES)
     })
 }

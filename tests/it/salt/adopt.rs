@@ -11,7 +11,7 @@ use crate::support::salt::{START_SECONDS, Tree, copy_renamed, packaged_tree};
 use crate::support::scene::{ID, MASTER, Scene, Wanted};
 use crate::support::shown::prints_what_is_shown;
 use crate::support::stage::{Ran, SALT, text};
-use crate::support::stream::Plan;
+use crate::support::stream::{Plan, TICKS};
 use sidle::os::proc_fs;
 use sidle::os::process::{Identity, SignalNumber};
 use std::fs;
@@ -165,7 +165,8 @@ impl Drop for GivenBack<'_> {
 
 #[test]
 fn a_busy_packaged_minion_is_adopted_without_losing_a_job_and_given_back() {
-    let packaged = Packaged::with(&Wanted { settings: "rehearsal = \"refuse\"\n", ..Wanted::of(&[MIDDLE]) });
+    let packaged =
+        Packaged::with(&Wanted { settings: "rehearsal = \"refuse\"\n", schedule: TICKS, ..Wanted::of(&[MIDDLE]) });
     let scene = &packaged.scene;
     let told = packaged.adopt(&["--dry-run"]).ok();
     assert!(told.contains("in place of salt-minion.service") && told.contains("salt-call"), "{told}");
@@ -212,7 +213,7 @@ fn a_busy_packaged_minion_is_adopted_without_losing_a_job_and_given_back() {
 
 #[test]
 fn a_release_that_fails_leaves_the_packaged_minion_serving_as_if_nothing_had_been() {
-    let packaged = Packaged::new(&[NEW]);
+    let packaged = Packaged::with(&Wanted { schedule: TICKS, ..Wanted::of(&[NEW]) });
     let scene = &packaged.scene;
     install_bad(scene);
     fs::write(scene.host.path("etc/salt/trouble"), "exit").unwrap();

@@ -19,9 +19,9 @@ mod queues;
 mod supervisor;
 mod ways;
 
-use crate::support::scene::Scene;
+use crate::support::scene::{Scene, Wanted};
 use crate::support::stage::Ran;
-use crate::support::stream::{Plan, Stream};
+use crate::support::stream::{Plan, Stream, TICKS};
 use crate::support::{come_first, eventually};
 use serde_json::Value;
 
@@ -97,7 +97,7 @@ fn announced(stream: &Stream, times: usize) {
 #[test]
 fn across_every_release_a_restart_and_the_way_back_no_job_is_lost_or_doubled_and_no_tick_is_missed() {
     come_first();
-    let mut scene = Scene::new(&[OLD, MIDDLE, NEW]);
+    let mut scene = Scene::with(&Wanted { schedule: TICKS, ..Wanted::of(&[OLD, MIDDLE, NEW]) });
     // What runs at a boot does run.
     scene.boot();
     let stream = scene.stream(&Plan::of(RATE));

@@ -5,7 +5,7 @@ use crate::support::evidence::Fate;
 use crate::support::salt::{Master, Minion, START_SECONDS, tree};
 use crate::support::scene::{RATES, Scene, Wanted};
 use crate::support::stage::text;
-use crate::support::stream::{Marks, Plan, Report, Stream, calibrate};
+use crate::support::stream::{Marks, Plan, Report, Stream, TICKS, calibrate};
 use crate::support::{come_first, eventually};
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,7 +32,7 @@ fn what_a_restart_loses_and_what_a_second_minion_doubles_is_seen_and_a_stream_wi
     let tree = tree(RELEASE);
     let master = Master::start(&tree, true);
     let marks = Marks::new();
-    let mut minion = Minion::start(&tree, "judged", &marks.configuration(&[&master]));
+    let mut minion = Minion::start(&tree, "judged", &(marks.configuration(&[&master]) + TICKS));
     answers(&master);
     marks.started(1);
     marks.booted(1);
@@ -60,7 +60,7 @@ fn what_a_restart_loses_and_what_a_second_minion_doubles_is_seen_and_a_stream_wi
 
     // Another minion with the same keys: nothing keeps the two apart.
     answers(&master);
-    let other = minion.start_twin("judged", &marks.configuration(&[&master]));
+    let other = minion.start_twin("judged", &(marks.configuration(&[&master]) + TICKS));
     other.healthy();
     let stream = Stream::begin("judged", &marks, &[&master], &Plan::short(1.0));
     stream.run(8);

@@ -1,14 +1,11 @@
 //! Hosts of a fleet: each has a real minion under sidle, on a root that is a template's, with the changes of its own.
 
-use super::leftovers;
-use super::mounts::Mounted;
 use super::salt::Master;
 use super::stage::{Host, SALT, SIDLE, Supervisor, text};
 use super::stream::Marks;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
-use tempfile::TempDir;
 
 /// So many start at the same time.
 const AT_ONCE: usize = 4;
@@ -25,15 +22,13 @@ pub fn start(members: &mut [Member]) {
     }
 }
 
-/// One host of the fleet. The fields go in this order: what runs on the root, what is mounted there, the root.
+/// One host of the fleet. The fields go in this order: what runs on the root, the root.
 pub struct Member {
     pub id: String,
     pub family: &'static str,
     pub from: String,
     pub marks: Marks,
     supervisor: Option<Supervisor>,
-    _root: Mounted,
-    _changes: TempDir,
     pub host: Host,
 }
 
@@ -42,16 +37,13 @@ impl Drop for Member {
         if let Some(supervisor) = self.supervisor.as_mut() {
             supervisor.abandon();
         }
-        leftovers::kill(&self.host.root());
     }
 }
 
 impl Member {
     /// A host whose root is the template's, with what it changes itself; its minion is not started.
     pub fn new(template: &Host, masters: &[&Master], (id, family, version): (String, &'static str, &str)) -> Self {
-        let host = Host::of(tempfile::Builder::new().prefix("host").tempdir().unwrap());
-        let changes = tempfile::Builder::new().prefix("changes").tempdir().unwrap();
-        let root = Mounted::overlay_at(&host.root(), &template.root(), changes.path());
+        let host = Host::over(&template.root());
         let mut marks = Marks::new();
         for name in ["sidle.py", "_sidle_program.py", "_sidle_files.py", "_sidle_cards.py"] {
             fs::copy(extension().join("src/saltext/sidle/modules").join(name), marks.modules().join(name)).unwrap();
@@ -65,7 +57,7 @@ impl Member {
         );
         fs::create_dir_all(host.path("etc/salt/minion.d")).unwrap();
         fs::write(host.path("etc/salt/minion"), configuration).unwrap();
-        Self { id, family, from: format!("{version}-1"), marks, supervisor: None, _root: root, _changes: changes, host }
+        Self { id, family, from: format!("{version}-1"), marks, supervisor: None, host }
     }
 
     pub fn start(&mut self) {

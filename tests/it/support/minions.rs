@@ -1,7 +1,7 @@
-//! An author who has packed the releases of Salt that most tests want: packed once for all of them, and kept as the trees are.
+//! An author who has packed the releases of Salt that most tests want, packed once for all of them and kept as the trees are, and hosts that have them.
 
 use super::salt::tree;
-use super::stage::{Author, SIDLE, text};
+use super::stage::{Author, Host, SIDLE, text};
 use sidle::digest::Digest;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -26,23 +26,57 @@ pub fn author() -> Author {
 /// The same of these releases.
 pub fn author_of(releases: &[&str]) -> Author {
     let cache = Path::new(text(&tree(releases[0]))).ancestors().nth(2).unwrap().to_owned();
-    let kept = cache.join(format!("author-{}", key(releases)));
-    let lock = fs::File::create(cache.join("authors.lock")).unwrap();
-    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    if !kept.is_dir() {
+    let name = format!("author-{}", key(releases));
+    let kept = once(&cache.join(&name), &cache.join("authors.lock"), |building| {
         remove_old(&cache);
         let author = Author::new();
         for version in releases {
             author.salt(version);
         }
-        let building = cache.join(".author");
-        let _ = fs::remove_dir_all(&building);
-        copy(author.directory(), &building);
-        fs::rename(building, &kept).unwrap();
-    }
+        copy(author.directory(), building);
+    });
+    let near = shared().map(|shared| once(&shared.join(&name), &shared.join("lock"), |building| copy(&kept, building)));
     let directory = tempfile::Builder::new().prefix("author").tempdir().unwrap();
-    copy(&kept, directory.path());
+    copy(&near.unwrap_or(kept), directory.path());
     Author::of(directory)
+}
+
+/// A host that trusts an author of `author_of`, and has these of its releases, installed in this order. Where the tests of a run share a place, they are
+/// installed once for all of them.
+pub fn host(author: &Author, releases: &[&str]) -> Host {
+    let install = |host: &Host| releases.iter().for_each(|release| drop(host.install(&author.salt(release)).ok()));
+    // What this author packs only now is not in the others' repositories.
+    let is_kept = releases.iter().all(|release| RELEASES.contains(release));
+    let Some(shared) = shared().filter(|_| is_kept) else {
+        let host = Host::new(author);
+        install(&host);
+        return host;
+    };
+    let made = format!("{} {releases:?}", author.fingerprint());
+    let name = format!("host-{}", &Digest::of(made.as_bytes()).to_string()[..16]);
+    Host::over(&once(&shared.join(name), &shared.join("lock"), |building| {
+        let host = Host::new(author);
+        install(&host);
+        fs::rename(host.root(), building).unwrap();
+    }))
+}
+
+/// A place that the tests of a run share, on the file system of their temporary directories: `scripts/test` makes one where it has mounted that.
+fn shared() -> Option<PathBuf> {
+    std::env::var_os("SIDLE_TEST_SHARED").map(PathBuf::from)
+}
+
+/// What is made once, by whoever needs it first: `make` makes it at another place, and it is moved here.
+fn once(path: &Path, lock: &Path, make: impl FnOnce(&Path)) -> PathBuf {
+    let lock = fs::File::create(lock).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    if !path.is_dir() {
+        let building = path.with_file_name(".building");
+        let _ = fs::remove_dir_all(&building);
+        make(&building);
+        fs::rename(building, path).unwrap();
+    }
+    path.to_owned()
 }
 
 /// What makes the packed releases what they are: the program, the trees, and the day, since metadata expires.

@@ -6,7 +6,7 @@ use super::minions;
 use super::mounts::Mounted;
 use super::salt::{Master, Minion, START_SECONDS, Tree, own_user, runs_here, tree};
 use super::stage::{Author, Host, Ran, SALT, SIDLE, Supervisor, VENV_SALT};
-use super::stream::{Marks, Plan, Report, Stream, calibrate};
+use super::stream::{Marks, Plan, Report, Stream, TICKS, calibrate};
 use serde_json::Value;
 use sidle::os::process::SignalNumber;
 use std::fs;
@@ -44,6 +44,8 @@ pub struct Wanted<'a> {
     pub user: &'a str,
     /// Installed; the first one runs.
     pub releases: &'a [&'a str],
+    /// They are this host's alone, not other tests', too: it removes some. (The kernel does not rename a shared directory.)
+    pub own_releases: bool,
     /// The release of the masters.
     pub master: &'a str,
     /// How many masters, all hot; up to three.
@@ -73,6 +75,7 @@ impl<'a> Wanted<'a> {
             package: SALT,
             user: "root",
             releases,
+            own_releases: false,
             master: MASTER,
             masters: 1,
             run: None,
@@ -143,7 +146,9 @@ impl Scene {
         for address in ADDRESSES.iter().take(wanted.masters.saturating_sub(1)) {
             all.push(if wanted.failover { all[0].start_heir_at(address) } else { all[0].start_twin_at(address) });
         }
-        let host = Host::new(&author);
+        let is_venv = wanted.package == VENV_SALT;
+        let host =
+            if wanted.own_releases || is_venv { Host::new(&author) } else { minions::host(&author, wanted.releases) };
         let mut marks = Marks::new();
         let place = host.path("etc").join(name_of(wanted.package));
         fs::create_dir_all(place.join("minion.d")).unwrap();
@@ -167,9 +172,10 @@ impl Scene {
                 configuration.replace(&format!("master: {}\n", all[0].address), &format!("master: {name}\n"));
         }
         fs::write(place.join("minion"), configuration).unwrap();
-        for release in wanted.releases {
-            let is_venv = wanted.package == VENV_SALT;
-            host.install(&if is_venv { author.venv_salt(release) } else { author.salt(release) }).ok();
+        if wanted.own_releases || is_venv {
+            for release in wanted.releases {
+                host.install(&if is_venv { author.venv_salt(release) } else { author.salt(release) }).ok();
+            }
         }
         if wanted.user != own_user() {
             // Temporary directories are their owner's alone.
@@ -240,6 +246,12 @@ impl Scene {
     pub fn crash_into(&mut self, variables: &[(&str, &str)]) {
         self.kill();
         self.supervisor = Some(self.host.supervise_instance_by(Path::new(SIDLE), self.package, variables));
+    }
+
+    /// Gives it other settings of the test's: a supervisor reads them at its start.
+    pub fn set(&mut self, settings: &str) {
+        fs::write(self.host.path("etc/sidle/conf.d/test.toml"), settings).unwrap();
+        self.crash();
     }
 
     /// The one that runs.
@@ -328,7 +340,7 @@ impl Scene {
     /// at it.
     pub fn calibrate(&self, rates: &[f64]) -> (f64, Report) {
         let marks = Marks::new();
-        let _minion = Minion::start(&tree(SLOWEST), "calibration", &marks.configuration(&[self.master()]));
+        let _minion = Minion::start(&tree(SLOWEST), "calibration", &(marks.configuration(&[self.master()]) + TICKS));
         marks.started(1);
         calibrate("calibration", &marks, &[self.master()], rates)
     }

@@ -2,6 +2,7 @@
 
 use super::eventually;
 use super::leftovers;
+use super::mounts::Mounted;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -228,9 +229,16 @@ impl Author {
     }
 }
 
-/// A private root that trusts an author.
+/// A private root that trusts an author. The fields go in this order: what is mounted on the root, the root.
 pub struct Host {
+    over: Option<Over>,
     directory: TempDir,
+}
+
+/// A root that others have, too, and where the changes of one's own go.
+struct Over {
+    _mounted: Mounted,
+    _changes: TempDir,
 }
 
 impl Host {
@@ -241,7 +249,7 @@ impl Host {
 
     /// The same with this root.
     pub fn trusting(root: &Path, fingerprint: &str) -> Self {
-        let host = Self { directory: tempfile::Builder::new().prefix("host").tempdir().unwrap() };
+        let host = Self::bare();
         for directory in ["etc/sidle/conf.d", "etc/demo-agent"] {
             fs::create_dir_all(host.path(directory)).unwrap();
         }
@@ -252,7 +260,16 @@ impl Host {
 
     /// An empty root.
     pub fn bare() -> Self {
-        Self { directory: tempfile::Builder::new().prefix("host").tempdir().unwrap() }
+        Self { over: None, directory: tempfile::Builder::new().prefix("host").tempdir().unwrap() }
+    }
+
+    /// A root with what lies in `shared`, which nothing changes: what this host changes is its own. Needs root.
+    pub fn over(shared: &Path) -> Self {
+        let mut host = Self::bare();
+        let changes = tempfile::Builder::new().prefix("changes").tempdir().unwrap();
+        let mounted = Mounted::overlay_at(&host.root(), shared, changes.path());
+        host.over = Some(Over { _mounted: mounted, _changes: changes });
+        host
     }
 
     /// Another root with the same content. Nothing may be running on this one.
@@ -265,12 +282,7 @@ impl Host {
         let directory = tempfile::Builder::new().prefix("host").tempdir_in(place).unwrap();
         let from = self.directory.path().join(".");
         assert!(Command::new("cp").arg("-a").arg(from).arg(directory.path()).status().unwrap().success());
-        Self { directory }
-    }
-
-    /// A root that lies in this directory.
-    pub fn of(directory: TempDir) -> Self {
-        Self { directory }
+        Self { over: None, directory }
     }
 
     /// The root itself.

@@ -16,7 +16,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 
 /// The period of the scheduled interval job.
-pub const INTERVAL_SECONDS: f64 = 5.0;
+const INTERVAL_SECONDS: f64 = 5.0;
+
+/// Lines of a minion's schedule: scheduled jobs, by which `Report::assert_steady_schedule` judges. Each of them costs a minion as much as a published one, so
+/// only minions have them whose schedule is judged.
+pub const TICKS: &str = "  cron: {function: mark.tick, args: [cron], cron: '* * * * * */10', return_job: False}\n  \
+    interval: {function: mark.tick, args: [interval], seconds: 5}\n";
 
 /// A Salt program that imports Salt on a busy machine.
 const READY_SECONDS: u64 = 60;
@@ -66,7 +71,8 @@ impl Marks {
         fs::write(self.directory.path().join("marks.end"), "").unwrap();
     }
 
-    /// Lines of a minion's configuration: its masters (it has none without any), the marking modules, scheduled jobs, a mine and a startup state.
+    /// Lines of a minion's configuration: its masters (it has none without any), the marking modules, a mine, a startup state, and a schedule, to which
+    /// lines may be added.
     pub fn configuration(&self, masters: &[&Master]) -> String {
         for master in masters {
             master.file("started.sls", "started:\n  mark.made: []\n");
@@ -83,8 +89,6 @@ impl Marks {
             "{masters}{SHORT_KEY}enable_fqdns_grains: False\nmodule_dirs: [{directory}/modules]\nstates_dirs: [{directory}/states]\n\
              mark_file: {directory}/marks\nmine_enabled: True\nmine_interval: 60\nmine_functions: {{mark.mine: []}}\n\
              startup_states: sls\nsls_list: [started]\nschedule:\n  \
-             cron: {{function: mark.tick, args: [cron], cron: '* * * * * */10', return_job: False}}\n  \
-             interval: {{function: mark.tick, args: [interval], seconds: {INTERVAL_SECONDS}}}\n  \
              onstart: {{function: mark.tick, args: [onstart], seconds: 86400, run_on_start: True, return_job: False}}\n"
         )
     }

@@ -4,7 +4,7 @@ use super::{AROUND_SECONDS, GivenBack, NEW, OLD, Packaged, RATE};
 use crate::support::salt::START_SECONDS;
 use crate::support::scene::{ID, Wanted};
 use crate::support::stage::{SALT, SIDLE, VENV_SALT};
-use crate::support::stream::{Plan, Report, Stream};
+use crate::support::stream::{Plan, Report, Stream, TICKS};
 use crate::support::{come_first, eventually};
 use sidle::os::proc_fs;
 use sidle::os::process::user_number;
@@ -21,7 +21,7 @@ const USER: &str = "daemon";
 /// The period of the beacon.
 const BEACON_SECONDS: f64 = 5.0;
 /// Between two of cron's calls: each loads all of Salt.
-const CRON_PAUSE: Duration = Duration::from_secs(6);
+const CRON_PAUSE: Duration = Duration::from_secs(10);
 
 impl Packaged {
     /// Adopts it in the middle of a stream, and gives the stream.
@@ -80,7 +80,7 @@ fn assert_undisturbed(report: &Report, what: &str) {
 
 #[test]
 fn a_minion_that_gives_up_root_is_adopted_and_stays_its_user_s() {
-    let packaged = Packaged::with(&Wanted { user: USER, ..Wanted::of(&[NEW]) });
+    let packaged = Packaged::with(&Wanted { user: USER, schedule: TICKS, ..Wanted::of(&[NEW]) });
     let user = user_number(USER).unwrap();
     assert_eq!(packaged.user(), user, "{}", packaged.logs());
     assert!(packaged.adopt(&["--dry-run"]).ok().contains(&format!("runs as {USER}")));
@@ -98,7 +98,7 @@ fn a_minion_that_gives_up_root_is_adopted_and_stays_its_user_s() {
 
 #[test]
 fn a_minion_of_two_hot_masters_is_adopted_with_both() {
-    let packaged = Packaged::with(&Wanted { masters: 2, ..Wanted::of(&[NEW]) });
+    let packaged = Packaged::with(&Wanted { masters: 2, schedule: TICKS, ..Wanted::of(&[NEW]) });
     let report = packaged.adopt_under_load().end();
     assert_undisturbed(&report, "a minion of two masters");
     assert!(report.per_master.iter().all(|master| master.published > 0), "{report:#?}");
@@ -109,7 +109,7 @@ fn a_minion_of_two_hot_masters_is_adopted_with_both() {
 
 #[test]
 fn uyuni_s_bundle_is_adopted_under_its_own_names() {
-    let packaged = Packaged::with(&Wanted { package: VENV_SALT, ..Wanted::of(&[NEW]) });
+    let packaged = Packaged::with(&Wanted { package: VENV_SALT, schedule: TICKS, ..Wanted::of(&[NEW]) });
     let told = packaged.adopt(&["--dry-run"]).ok();
     assert!(told.contains("venv-salt-minion.service") && told.contains("venv-salt-call"), "{told}");
     let report = packaged.adopt_under_load().end();
@@ -154,7 +154,7 @@ fn call(packaged: &Packaged, arguments: &[&str]) -> String {
 fn beacons_and_what_cron_calls_go_on_across_an_adoption() {
     come_first();
     let options = format!("beacons:\n  status:\n    - interval: {BEACON_SECONDS}\n");
-    let packaged = Packaged::with(&Wanted { options: &options, ..Wanted::of(&[NEW]) });
+    let packaged = Packaged::with(&Wanted { options: &options, schedule: TICKS, ..Wanted::of(&[NEW]) });
     // The running minion answers this, over its own bus: at the default place once it has looked that no other holds that.
     let has_schedule = || {
         eventually(30, "the minion tells its schedule", || {

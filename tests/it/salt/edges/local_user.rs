@@ -9,7 +9,7 @@ use std::fs;
 
 #[test]
 fn a_local_user_keeps_no_minion_from_anything() {
-    let mut scene = Scene::with(&Wanted::of(&[OLD, NEW]));
+    let mut scene = Scene::with(&Wanted { own_releases: true, ..Wanted::of(&[OLD, NEW]) });
     let (running, next) = (format!("{OLD}-1"), format!("{NEW}-1"));
     let whole = scene.author.salt(NEW);
     // To be installed under his eyes.

@@ -11,8 +11,23 @@ use std::fs;
 use std::path::Path;
 
 /// What is done, the text in salt/minion.py and what it becomes, and what the reason says of it.
-const CHANGES: [(&str, (&str, &str), &str); 4] = [
+type Change = (&'static str, (&'static str, &'static str), &'static str);
+
+/// One that the guard sees at the start, and one that nobody sees before a job comes.
+const CHANGES: [Change; 2] = [
     ("a method renamed", ("_handle_decoded_payload", "_handle_decoded_load"), "the guard does not know this Salt"),
+    (
+        "another way round",
+        (
+            "await self._handle_decoded_payload(payload[\"load\"])",
+            "await getattr(self, \"_handle_decoded_payload\" + \"_impl\")(payload[\"load\"])",
+        ),
+        "was started without asking the gate",
+    ),
+];
+
+/// More that the guard sees at the start.
+const MORE_CHANGES: [Change; 2] = [
     (
         "a body moved",
         (
@@ -22,15 +37,6 @@ const CHANGES: [(&str, (&str, &str), &str); 4] = [
         "the guard does not know this Salt",
     ),
     ("tags changed", ("__master_req_channel_payload", "__request_to_master"), "the guard does not know this Salt"),
-    (
-        // In a way that nobody sees before a job comes.
-        "another way round",
-        (
-            "await self._handle_decoded_payload(payload[\"load\"])",
-            "await getattr(self, \"_handle_decoded_payload\" + \"_impl\")(payload[\"load\"])",
-        ),
-        "was started without asking the gate",
-    ),
 ];
 
 /// What was compiled would be taken for what is changed: its times are not compared.
@@ -53,11 +59,10 @@ fn changed(to: &Path, (good, bad): (&str, &str)) {
 }
 
 /// A Salt that starts jobs on a way which the guard has not wrapped runs each job in both processes.
-#[test]
-fn a_salt_that_goes_round_the_guard_doubles_no_job_beside_another_and_idle_works() {
+fn goes_round_the_guard(changes: [Change; 2]) {
     let settings = "probation = \"4s\"\nrehearsal = \"off\"\nstart_timeout = \"40s\"\n";
     let scene = Scene::with(&Wanted { settings, ..Wanted::of(&[OLD]) });
-    for (number, (what, change, reason)) in CHANGES.into_iter().enumerate() {
+    for (number, (what, change, reason)) in changes.into_iter().enumerate() {
         let version = format!("3007.9{number}");
         let directory = tempfile::tempdir().unwrap();
         let copy = directory.path().join("tree");
@@ -78,13 +83,24 @@ fn a_salt_that_goes_round_the_guard_doubles_no_job_beside_another_and_idle_works
         assert!(scene.master().call(ID, &["test.version"]).contains(OLD));
     }
     // One of them, alone: it is as good as any.
-    let ran = scene.switch(&["3007.91-1", "--mode", "idle", "--force"]);
+    let ran = scene.switch(&["3007.90-1", "--mode", "idle", "--force"]);
     assert_eq!(ran.code, Some(0), "{ran:?}\n{}", scene.logs());
     assert!(scene.master().call(ID, &["test.version"]).contains(MIDDLE));
     let ran = scene.switch(&[&format!("{OLD}-1"), "--force"]);
     assert_eq!(ran.code, Some(0), "{ran:?}\n{}", scene.logs());
     let (last, _) = last(&scene);
     assert!(last["mode"] == "idle" && last["notes"].to_string().contains("an overlap is impossible"), "{last}");
+}
+
+#[test]
+fn a_salt_that_goes_round_the_guard_doubles_no_job_beside_another_and_idle_works() {
+    goes_round_the_guard(CHANGES);
+}
+
+#[test]
+#[ignore = "`scripts/test --long`: packs two more releases of Salt; the guard sees them as it sees a method renamed"]
+fn more_salts_that_go_round_the_guard_double_no_job_beside_another() {
+    goes_round_the_guard(MORE_CHANGES);
 }
 
 /// Without a report its main process was looked for in the pid file, which names the old one: it did every job a second time until `start_timeout`.

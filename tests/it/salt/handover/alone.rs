@@ -4,8 +4,8 @@ use super::{NEW, OLD};
 use crate::support::eventually;
 use crate::support::minions;
 use crate::support::salt::START_SECONDS;
-use crate::support::stage::{Host, SALT};
-use crate::support::stream::Marks;
+use crate::support::stage::SALT;
+use crate::support::stream::{Marks, TICKS};
 use std::fs;
 
 const SETTINGS: &str = "start_timeout = \"180s\"\nstop_timeout = \"10s\"\nprobation = \"3s\"\n";
@@ -14,15 +14,12 @@ const SETTINGS: &str = "start_timeout = \"180s\"\nstop_timeout = \"10s\"\nprobat
 #[test]
 fn a_minion_without_a_master_is_switched_when_idle_and_that_is_said_before() {
     let author = minions::author();
-    let host = Host::new(&author);
+    let host = minions::host(&author, &[OLD, NEW]);
     let marks = Marks::new();
     fs::create_dir_all(host.path("etc/salt/minion.d")).unwrap();
     fs::write(host.path("etc/sidle/conf.d/salt.toml"), SETTINGS).unwrap();
     let own = format!("id: alone\nuser: root\nroot_dir: {}\nlog_level_logfile: info\n", host.path("").display());
-    fs::write(host.path("etc/salt/minion"), own + &marks.configuration(&[])).unwrap();
-    for version in [OLD, NEW] {
-        host.install(&author.salt(version)).ok();
-    }
+    fs::write(host.path("etc/salt/minion"), own + &marks.configuration(&[]) + TICKS).unwrap();
     let supervisor = host.supervise_instance(SALT);
     let (old, new) = (format!("{OLD}-1"), format!("{NEW}-1"));
     host.sidle(&["switch", SALT, &old]).ok();

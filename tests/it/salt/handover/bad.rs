@@ -83,8 +83,9 @@ fn assert_gap(report: &Report, what: &str, longest: f64) {
 #[test]
 fn a_release_that_fails_costs_no_answer_and_is_refused_the_second_time_if_it_died() {
     come_first();
-    let settings = format!("start_timeout = \"{START_SECONDS}s\"\nrehearsal = \"refuse\"\n");
-    let scene = Scene::with(&Wanted { settings: &settings, ..Wanted::of(&[OLD, NEW]) });
+    let settings = format!("start_timeout = \"{START_SECONDS}s\"\n");
+    let rehearsed = format!("{settings}rehearsal = \"refuse\"\n");
+    let mut scene = Scene::with(&Wanted { settings: &rehearsed, ..Wanted::of(&[OLD, NEW]) });
     install_bad(&scene);
     let stream = scene.stream(&Plan::short(RATE));
     stream.run(CONTROL_SECONDS);
@@ -92,6 +93,8 @@ fn a_release_that_fails_costs_no_answer_and_is_refused_the_second_time_if_it_die
     control.assert_lossless("no switch");
     let longest = 3.0 * control.longest_gap_seconds.unwrap();
     cannot_import(&scene, RATE, longest);
+    // A rehearsal sees nothing of what follows.
+    scene.set(&settings);
     let bad = format!("{BAD}-1");
     for kind in ["hang", "collapse"] {
         fs::write(scene.host.path("etc/salt/trouble"), kind).unwrap();

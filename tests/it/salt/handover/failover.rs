@@ -2,7 +2,7 @@
 
 use super::{AROUND_SECONDS, NEW, OLD, begin, ended, overlap, reaches};
 use crate::support::scene::{Scene, Wanted};
-use crate::support::stream::Plan;
+use crate::support::stream::{Plan, TICKS};
 
 /// So that what can't be proven is given up soon.
 const SETTINGS: &str = "start_timeout = \"80s\"\n";
@@ -11,7 +11,7 @@ const NAME: &str = "salt-master.test";
 
 #[test]
 fn a_minion_with_failover_is_switched_on_either_master_and_moves_as_it_would() {
-    let mut scene = Scene::with(&Wanted { masters: 2, failover: true, ..Wanted::of(&[OLD, NEW]) });
+    let mut scene = Scene::with(&Wanted { masters: 2, failover: true, schedule: TICKS, ..Wanted::of(&[OLD, NEW]) });
     let plan = Plan::short(1.0);
     let stream = scene.stream(&plan);
     stream.run(AROUND_SECONDS);

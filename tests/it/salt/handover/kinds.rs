@@ -3,11 +3,11 @@
 use super::{AROUND_SECONDS, overlap};
 use crate::support::minions::LONG_TERM;
 use crate::support::scene::{Scene, Wanted};
-use crate::support::stream::Plan;
+use crate::support::stream::{Plan, TICKS};
 
 /// Up, and down again.
 fn is_lossless(what: &str, wanted: &Wanted<'_>) {
-    let scene = Scene::with(&Wanted { releases: &LONG_TERM, ..*wanted });
+    let scene = Scene::with(&Wanted { releases: &LONG_TERM, schedule: TICKS, ..*wanted });
     let stream = scene.stream(&Plan::short(1.0));
     stream.run(AROUND_SECONDS);
     let [old, new] = LONG_TERM;

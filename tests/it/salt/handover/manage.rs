@@ -2,8 +2,8 @@
 
 use super::{NEW, OLD, begin, ended, overlap, reaches, version};
 use crate::support::eventually;
-use crate::support::scene::{ID, Scene};
-use crate::support::stream::Plan;
+use crate::support::scene::{ID, Scene, Wanted};
+use crate::support::stream::{Plan, TICKS};
 use std::fs;
 
 /// The long job that a retiring process has.
@@ -47,7 +47,7 @@ fn kept(scene: &Scene, moment: &str) {
 /// `saltutil.kill_job` and `find_job` reach the new process, which does not have the jobs of the old one.
 #[test]
 fn jobs_of_the_retiring_process_are_reached_and_changes_stay() {
-    let scene = Scene::new(&[OLD, NEW]);
+    let scene = Scene::with(&Wanted { schedule: TICKS, ..Wanted::of(&[OLD, NEW]) });
     let stream = scene.stream(&Plan { once: Some((1, LONG_SECONDS)), ..Plan::short(1.0) });
     let long = eventually(30, "the long job runs", || {
         let running = call(&scene, &["saltutil.running"]);

@@ -2,7 +2,10 @@
 
 use super::{AROUND_SECONDS, NEW, OLD, begin, ended, ended_within, overlap, reaches};
 use crate::support::scene::{Scene, Wanted};
-use crate::support::stream::{Plan, Report};
+use crate::support::stream::{Plan, Report, TICKS};
+
+/// Jobs a second of each of two masters.
+const RATE: f64 = 0.5;
 
 /// How long no master is there at all.
 const DARK_SECONDS: u64 = 8;
@@ -28,7 +31,7 @@ fn site(scene: &Scene) {
 /// Publishes for a while from all masters, with nothing else going on.
 fn quiet(scene: &Scene, what: &str, seconds: u64) -> Report {
     scene.answers();
-    let stream = scene.stream(&Plan::short(1.0));
+    let stream = scene.stream(&Plan::short(RATE));
     stream.run(seconds);
     let report = stream.end();
     report.assert_lossless(what);
@@ -45,12 +48,12 @@ fn scheduled(report: &Report) -> Vec<Vec<&str>> {
 fn of_two_masters_each_has_its_own_answers_and_one_that_is_down_costs_the_other_nothing() {
     // A return on its way to a master that went keeps the old process until Salt gives it up: 60 s for each try.
     let options = "return_retry_tries: 1\n";
-    let schedule = format!("  highstate: {{function: state.highstate, seconds: {HIGHSTATE_SECONDS}}}\n");
+    let schedule = format!("{TICKS}  highstate: {{function: state.highstate, seconds: {HIGHSTATE_SECONDS}}}\n");
     let wanted = Wanted { masters: 2, options, schedule: &schedule, ..Wanted::of(&[OLD, NEW]) };
     let mut scene = Scene::idle(&wanted);
     site(&scene);
     scene.run(OLD);
-    let plan = Plan::short(1.0);
+    let plan = Plan::short(RATE);
     let control = quiet(&scene, "two masters, no switch", HIGHSTATE_SECONDS + AROUND_SECONDS);
     assert!(scheduled(&control).iter().flatten().any(|function| *function == "state.highstate"), "{control:#?}");
 
@@ -84,7 +87,7 @@ fn a_second_master_that_goes_down_in_a_switch_costs_the_first_nothing_and_withou
     let wanted = Wanted { masters: 2, options: "return_retry_tries: 1\n", ..Wanted::of(&[OLD, NEW]) };
     let mut scene = Scene::idle(&wanted);
     scene.run(OLD);
-    let plan = Plan::short(1.0);
+    let plan = Plan::short(RATE);
 
     // Goes down in probation: that may or may not be held against the release.
     let stream = scene.stream_from(0, &plan);

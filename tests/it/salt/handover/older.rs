@@ -9,7 +9,7 @@ use std::fs;
 const LOCKED_OUT: &str = "3006.9";
 
 /// So that a release that is locked out is given up soon. That it will be is known from the rehearsal.
-const SETTINGS: &str = "start_timeout = \"25s\"\nrehearsal = \"refuse\"\n";
+const LOCKED_OUT_SETTINGS: &str = "start_timeout = \"25s\"\nrehearsal = \"refuse\"\n";
 
 /// What a site has on its master: a custom module, a custom grain, and a highstate that uses them.
 fn site(scene: &Scene) {
@@ -27,7 +27,7 @@ fn call(scene: &Scene, arguments: &[&str]) -> String {
 
 #[test]
 fn the_way_down_is_open_after_a_highstate_and_costs_nothing_where_the_master_lets_the_older_release_not_in() {
-    let scene = Scene::idle(&Wanted { settings: SETTINGS, ..Wanted::of(&[OLD, NEW, LOCKED_OUT]) });
+    let mut scene = Scene::idle(&Wanted::of(&[OLD, NEW, LOCKED_OUT]));
     site(&scene);
     scene.run(OLD);
     overlap(&scene, "switch", &[&format!("{NEW}-1")]);
@@ -54,6 +54,7 @@ fn the_way_down_is_open_after_a_highstate_and_costs_nothing_where_the_master_let
     assert!(!synced.contains("Traceback"), "{synced}");
 
     // Further down: the master does not let it in.
+    scene.set(LOCKED_OUT_SETTINGS);
     let stream = scene.stream(&plan);
     stream.run(AROUND_SECONDS);
     let target = format!("{LOCKED_OUT}-1");

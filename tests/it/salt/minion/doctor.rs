@@ -6,7 +6,7 @@ use crate::support::minions;
 use crate::support::salt::{Master, SHORT_KEY, START_SECONDS, Tree, tree};
 use crate::support::scene::{self, Scene};
 use crate::support::stage::{Author, Host, SALT, command_of, text};
-use crate::support::trees::contents;
+use crate::support::trees::{contents, last_changes};
 use sidle::os::proc_fs;
 use sidle::os::process::{Identity, SignalNumber};
 use std::collections::BTreeMap;
@@ -28,8 +28,7 @@ struct Sick {
 impl Sick {
     fn new(version: &str) -> Self {
         let (author, master) = (minions::author(), Master::start(&tree(MASTER), false));
-        let host = Host::new(&author);
-        host.install(&author.salt(version)).ok();
+        let host = minions::host(&author, &[version]);
         host.sidle(&["test-flip", SALT, &format!("{version}-1")]).ok();
         fs::create_dir_all(host.path("etc/salt/minion.d")).unwrap();
         let configuration = format!(
@@ -43,7 +42,10 @@ impl Sick {
 
     /// The findings that only an agent's examiner makes; nothing of the host is changed by looking.
     fn found(&self) -> BTreeMap<String, String> {
-        let look = || ["etc", "var", "opt/sidle/salt-minion/versions"].map(|place| contents(&self.host.path(place)));
+        let look = || {
+            let versions = last_changes(&self.host.path("opt/sidle/salt-minion/versions"));
+            (["etc", "var"].map(|place| contents(&self.host.path(place))), versions)
+        };
         let before = look();
         let ran = self.host.sidle(&["--json", "doctor", SALT]);
         assert!(look() == before, "it changed something");

@@ -12,7 +12,8 @@ fn salt_ssh_installs_a_bundle_of_the_master_on_a_host_without_a_minion_and_leave
     let given_away = GivenAway::new();
     let author = Author::new();
     let bundle = author.release("1.0", "good");
-    for salt in SALTS {
+    // The oldest and the newest: each deploys a tree of its own, which takes longest.
+    for salt in [SALTS[0], SALTS[SALTS.len() - 1]] {
         let host = Host::new(&author);
         let ssh = SaltSsh::new(salt, Target::Here("thin"));
         let options = format!(
