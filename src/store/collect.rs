@@ -5,10 +5,12 @@ use super::lease::{Claim, Claimed, claim};
 use super::{PackageLock, Result, Store, StoreError};
 use crate::crash_point;
 use crate::layout;
+use crate::os::OsError;
 use crate::os::dir::Dir;
 pub use crate::os::place::Effect;
 use crate::version::Release;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 
 /// Why a release stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,13 +121,25 @@ impl Store {
         }
     }
 
+    /// The releases whose removal was begun in place, and interrupted: their receipts may be there in part.
+    pub(super) fn finish_marked(&self, receipts: &Dir, linked: &[Release]) -> Result<()> {
+        let marked = |name: &str| name.strip_prefix('.')?.strip_suffix(".gone")?.parse::<Release>().ok();
+        for release in receipts.names()?.iter().filter_map(|name| marked(name.to_str()?)) {
+            if !linked.contains(&release) {
+                receipts.remove_tree(release.to_string())?;
+            }
+        }
+        Ok(())
+    }
+
     fn claim_installed(&self, release: &Release, tree: &Dir, effect: Effect) -> Result<Claim> {
         // A release that is installed has a receipt.
         let receipts = Dir::open(&self.layout().receipts(self.package()))?;
         claim(&receipts, release, tree, effect)
     }
 
-    /// The receipt goes first, then the tree leaves `versions/`, each by one rename: `recover` finishes an interrupted removal, and starts may go on.
+    /// The receipt goes first, then the tree leaves `versions/`, each by one rename: `recover` finishes an interrupted removal, and starts may go on. What the
+    /// kernel does not rename is removed where it is, after a mark beside the receipt.
     fn take_away(&self, lock: &PackageLock, release: &Release, claimed: Claimed) -> Result<()> {
         let (Some(directory), Some(versions)) = (self.directory()?, self.versions()?) else { return Ok(()) };
         let name = release.to_string();
@@ -135,12 +149,20 @@ impl Store {
         let receipts = Dir::open(&self.layout().receipts(self.package()))?;
         let gone = format!(".{name}.gone");
         receipts.remove_tree(&gone)?;
-        receipts.rename(&name, &receipts, &gone)?;
+        let is_moved = receipts.rename_directory(&name, &receipts, &gone)?;
+        if !is_moved {
+            receipts.make_dir(&gone, 0o755)?;
+            receipts.sync()?;
+            crash_point!("collect.marked");
+            receipts.remove_tree(&name)?;
+        }
         receipts.sync()?;
         crash_point!("collect.receipt");
-        if let Err(error) = versions.rename(&name, &staging, &name) {
+        if let Err(error) = take_out(&versions, &staging, &name) {
             // It stays installed.
-            receipts.rename(&gone, &receipts, &name)?;
+            if is_moved {
+                receipts.rename(&gone, &receipts, &name)?;
+            }
             return Err(error.into());
         }
         versions.sync()?;
@@ -151,4 +173,10 @@ impl Store {
         self.tell_fapolicyd()?;
         self.empty_staging(lock)
     }
+}
+
+/// Moves a tree without a receipt from `versions/` to staging, or removes it where it is.
+pub(super) fn take_out(versions: &Dir, staging: &Dir, name: impl AsRef<OsStr>) -> Result<(), OsError> {
+    let name = name.as_ref();
+    if versions.rename_directory(name, staging, name)? { Ok(()) } else { versions.remove_tree(name) }
 }

@@ -122,11 +122,21 @@ impl Dir {
 
     /// Moves the entry `from` to `to` in another directory of the same file system, replacing what a rename replaces.
     pub fn rename(&self, from: impl AsRef<OsStr>, directory: &Self, to: impl AsRef<OsStr>) -> Result<()> {
+        let (from, to) = (from.as_ref(), to.as_ref());
+        if self.rename_directory(from, directory, to)? { Ok(()) } else { Err(self.error("move", from, Errno::XDEV)) }
+    }
+
+    /// The same of a directory; false: it lies in a lower layer of an overlay, such as the image of a container, from where the kernel moves no directory
+    /// (renaming directories in the kernel's `filesystems/overlayfs.rst`).
+    pub fn rename_directory(&self, from: impl AsRef<OsStr>, directory: &Self, to: impl AsRef<OsStr>) -> Result<bool> {
         let from = single(from.as_ref(), &self.path)?;
         let to = single(to.as_ref(), &directory.path)?;
-        rustix::fs::renameat(&self.fd, from, &directory.fd, to).map_err(|errno| self.error("move", from, errno))?;
-        effect!(Rename((self.as_fd(), from), (directory.as_fd(), to)));
-        Ok(())
+        match rustix::fs::renameat(&self.fd, from, &directory.fd, to) {
+            Ok(()) => effect!(Rename((self.as_fd(), from), (directory.as_fd(), to))),
+            Err(Errno::XDEV) => return Ok(false),
+            Err(errno) => return Err(self.error("move", from, errno)),
+        }
+        Ok(true)
     }
 
     /// Moves the entry `from` to a name that must be free.

@@ -68,7 +68,7 @@ pub fn in_parallel(instants: &[String], attempt: &(dyn Fn(usize, &str) + Sync)) 
 }
 
 /// Kills `command` at every instant, then its repetition at another one, and then lets it run. `prepare` makes a host; `check` looks at the end.
-fn at_every_instant(
+pub fn at_every_instant(
     prepare: &(dyn Fn() -> Host + Sync),
     command: Command<'_>,
     check: &(dyn Fn(&Host) + Sync),

@@ -1,6 +1,7 @@
 //! An author who has packed the releases of Salt that most tests want, packed once for all of them and kept as the trees are, and hosts that have them.
 
 use super::salt::tree;
+use super::shared;
 use super::stage::{Author, Host, SIDLE, text};
 use sidle::digest::Digest;
 use std::fs;
@@ -23,8 +24,10 @@ pub fn author() -> Author {
     author_of(&RELEASES)
 }
 
-/// The same of these releases.
+/// The same of these releases, at least: where tests share a place, all of them are packed for some test.
 pub fn author_of(releases: &[&str]) -> Author {
+    let is_kept = releases.iter().all(|release| RELEASES.contains(release));
+    let releases = if shared().is_some() && is_kept { &RELEASES } else { releases };
     let cache = Path::new(text(&tree(releases[0]))).ancestors().nth(2).unwrap().to_owned();
     let name = format!("author-{}", key(releases));
     let kept = once(&cache.join(&name), &cache.join("authors.lock"), |building| {
@@ -59,11 +62,6 @@ pub fn host(author: &Author, releases: &[&str]) -> Host {
         install(&host);
         fs::rename(host.root(), building).unwrap();
     }))
-}
-
-/// A place that the tests of a run share, on the file system of their temporary directories: `scripts/test` makes one where it has mounted that.
-fn shared() -> Option<PathBuf> {
-    std::env::var_os("SIDLE_TEST_SHARED").map(PathBuf::from)
 }
 
 /// What is made once, by whoever needs it first: `make` makes it at another place, and it is moved here.

@@ -39,7 +39,7 @@ pub mod team;
 pub mod trees;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -65,6 +65,11 @@ pub fn eventually<T>(seconds: u64, what: &str, mut look: impl FnMut() -> Result<
         }
         pause = (pause * 5 / 4).min(PAUSE_MAXIMUM);
     }
+}
+
+/// A place that the tests of a run share, on the file system of their temporary directories: `scripts/test --all` makes one where it has mounted that.
+pub fn shared() -> Option<PathBuf> {
+    std::env::var_os("SIDLE_TEST_SHARED").map(PathBuf::from)
 }
 
 /// `BusyBox` and all its programs in the bin directory of a root: Debian's static one, since there is no C library.

@@ -4,8 +4,11 @@ use super::eventually;
 use super::leftovers;
 use super::ports::Ports;
 use super::programs::Programs;
+use super::shared;
+use super::stage::text;
 use serde_json::Value;
 use sidle::agent::{Activity, Agent as _, AgentSettings, Answers, Health, Subject};
+use sidle::digest::Digest;
 use sidle::os::proc_fs;
 use sidle::os::process::{self, Identity, SignalNumber};
 use sidle::rehearsal::Part;
@@ -83,7 +86,21 @@ fn kept(version: &str, options: &[&str]) -> PathBuf {
     all.entry(format!("{version} {options:?}")).or_insert_with(|| made(version, options, &[])).clone()
 }
 
+/// The script reads all of the builder to tell where a tree is: that is kept for the other tests of a run.
 fn made(version: &str, options: &[&str], variables: &[(&str, &str)]) -> PathBuf {
+    let Some(shared) = shared() else { return ask_for(version, options, variables) };
+    let told = Digest::of(format!("{version} {options:?} {variables:?}").as_bytes()).to_string();
+    let told = shared.join(format!("tree-{}", &told[..16]));
+    fs::read_to_string(&told).map(PathBuf::from).unwrap_or_else(|_| {
+        let tree = ask_for(version, options, variables);
+        let own = told.with_extension(std::process::id().to_string());
+        fs::write(&own, text(&tree)).unwrap();
+        fs::rename(own, told).unwrap();
+        tree
+    })
+}
+
+fn ask_for(version: &str, options: &[&str], variables: &[(&str, &str)]) -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/trees");
     let output = Command::new(script)
         .args(options)

@@ -1,8 +1,9 @@
 //! What of `plain::collect` needs root or a package: see there.
 
 use crate::plain::collect::*;
+use crate::plain::crash::at_every_instant;
 use crate::support::mounts::Mounted;
-use crate::support::stage::text;
+use crate::support::stage::{DEMO, Host, text};
 use serde_json::Value;
 use std::process::Command;
 
@@ -18,6 +19,28 @@ fn collect_sees_a_bind_mount_and_the_processes_behind_it() {
     drop(process);
     drop(mount_);
     assert!(removed(&collect(&host)).contains(&Value::from("1.0-1")));
+}
+
+/// What lies in a lower layer of an overlay, as in the image of a container, the kernel does not rename: a release that came with an image stayed for good.
+#[test]
+fn releases_of_a_containers_image_are_removed_where_they_are_also_after_a_kill_at_any_instant() {
+    let (image, author) = host();
+    let count = at_every_instant(
+        &|| Host::over(&image.root()),
+        &|host, variables| host.sidle_with(&["collect", DEMO, "--keep", "0"], variables),
+        &|host| {
+            for release in ["1.0-1", "1.1-1"] {
+                assert!(!tree(host, release).exists(), "{release}");
+                assert!(!host.path("var/lib/sidle/demo-agent").join(release).exists(), "{release}");
+            }
+            assert!(tree(host, "1.2-1").exists());
+        },
+    );
+    assert!(count > 5, "only {count} instants");
+    let host = Host::over(&image.root());
+    host.sidle(&["remove", DEMO, "1.0-1"]).ok();
+    host.install(&author.release("1.0", "good")).ok();
+    host.sidle(&["verify", DEMO, "1.0-1"]).ok();
 }
 
 #[test]
