@@ -5,7 +5,6 @@ use super::lease::{Claim, Claimed, claim};
 use super::{PackageLock, Result, Store, StoreError};
 use crate::crash_point;
 use crate::layout;
-use crate::os::OsError;
 use crate::os::dir::Dir;
 pub use crate::os::place::Effect;
 use crate::version::Release;
@@ -163,7 +162,7 @@ impl Store {
             if is_moved {
                 receipts.rename(&gone, &receipts, &name)?;
             }
-            return Err(error.into());
+            return Err(error);
         }
         versions.sync()?;
         claimed.forget()?;
@@ -176,7 +175,10 @@ impl Store {
 }
 
 /// Moves a tree without a receipt from `versions/` to staging, or removes it where it is.
-pub(super) fn take_out(versions: &Dir, staging: &Dir, name: impl AsRef<OsStr>) -> Result<(), OsError> {
+pub(super) fn take_out(versions: &Dir, staging: &Dir, name: impl AsRef<OsStr>) -> Result<()> {
     let name = name.as_ref();
-    if versions.rename_directory(name, staging, name)? { Ok(()) } else { versions.remove_tree(name) }
+    if !versions.rename_directory(name, staging, name)? {
+        versions.remove_tree(name)?;
+    }
+    Ok(())
 }

@@ -132,11 +132,13 @@ impl Dir {
         let from = single(from.as_ref(), &self.path)?;
         let to = single(to.as_ref(), &directory.path)?;
         match rustix::fs::renameat(&self.fd, from, &directory.fd, to) {
-            Ok(()) => effect!(Rename((self.as_fd(), from), (directory.as_fd(), to))),
-            Err(Errno::XDEV) => return Ok(false),
-            Err(errno) => return Err(self.error("move", from, errno)),
+            Ok(()) => {
+                effect!(Rename((self.as_fd(), from), (directory.as_fd(), to)));
+                Ok(true)
+            }
+            Err(Errno::XDEV) => Ok(false),
+            Err(errno) => Err(self.error("move", from, errno)),
         }
-        Ok(true)
     }
 
     /// Moves the entry `from` to a name that must be free.

@@ -39,7 +39,7 @@ fn releases_of_a_containers_image_are_removed_where_they_are_also_after_a_kill_a
     assert!(count > 5, "only {count} instants");
     let host = Host::over(&image.root());
     host.sidle(&["remove", DEMO, "1.0-1"]).ok();
-    host.install(&author.release("1.0", "good")).ok();
+    host.install(&author.directory().join("demo-agent-1.0.sidle")).ok();
     host.sidle(&["verify", DEMO, "1.0-1"]).ok();
 }
 
