@@ -98,8 +98,8 @@ impl SaltMinion {
         let mut chain = Vec::new();
         let mut pid = main;
         while chain.len() < CHAIN_MAX {
-            let (Some(identity), Some(process)) = (Identity::of(pid)?, proc_fs::process(pid)?) else { break };
-            chain.push(identity);
+            let Some(process) = proc_fs::process(pid)?.filter(Process::is_alive) else { break };
+            chain.push(Identity::of_process(&process)?);
             if pid == leader.pid {
                 chain.reverse();
                 return Ok(Some(chain));

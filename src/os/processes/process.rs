@@ -34,8 +34,12 @@ impl fmt::Display for Identity {
 impl Identity {
     /// The living process `pid`, if there is one.
     pub fn of(pid: u32) -> Result<Option<Self>> {
-        let Some(process) = proc_fs::process(pid)?.filter(proc_fs::Process::is_alive) else { return Ok(None) };
-        Ok(Some(Self { boot_id: clock::boot_id()?, pid, start_time: process.start_time }))
+        proc_fs::process(pid)?.filter(proc_fs::Process::is_alive).as_ref().map(Self::of_process).transpose()
+    }
+
+    /// A process that was looked at in this boot.
+    pub fn of_process(process: &proc_fs::Process) -> Result<Self> {
+        Ok(Self { boot_id: clock::boot_id()?, pid: process.pid, start_time: process.start_time })
     }
 
     /// This process.

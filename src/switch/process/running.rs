@@ -278,8 +278,7 @@ impl Running {
             }
         }
         let below = proc_fs::descendants(leader.pid)?;
-        let below = below.iter().filter(|process| process.is_alive()).map(|process| Identity::of(process.pid));
-        Ok(below.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+        below.iter().filter(|process| process.is_alive()).map(Identity::of_process).collect()
     }
 
     /// Work that its guard does not report, for people; None: no such work.

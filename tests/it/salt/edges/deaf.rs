@@ -91,7 +91,7 @@ fn hears_nothing_while_nothing_is_published(scene: &Scene) {
 /// A switch while new connections to the publish port lead nowhere.
 fn behind_a_silent_port(scene: &Scene, relay: &Relay) {
     relay.treat(Way::Swallow);
-    let stream = scene.stream(&Plan::short(1.0));
+    let stream = scene.stream(&Plan::short(0.5));
     let asked = scene.switch(&[&format!("{NEW}-1"), "--mode", "overlap", "--no-wait"]);
     assert_eq!(asked.code, Some(4), "{asked:?}");
     let waiting = |scene: &Scene| scene.status()["switch"]["waiting_for"].as_str().unwrap_or_default().to_owned();

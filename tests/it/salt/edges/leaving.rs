@@ -68,7 +68,7 @@ fn what_a_job_left_running_in_the_background_survives_a_switch_when_idle() {
 fn a_job_that_never_ends_holds_up_neither_a_rollback_nor_the_next_switch() {
     let scene = Scene::with(&Wanted::of(&[OLD, NEW]));
     begins(&scene, &["test.sleep", "9999"]);
-    let stream = scene.stream(&Plan::short(1.0));
+    let stream = scene.stream(&Plan::short(0.5));
     let asked = scene.switch(&[&format!("{NEW}-1"), "--mode", "overlap", "--no-wait"]);
     assert_eq!(asked.code, Some(4), "{asked:?}");
     eventually(120, "only the old process's job is waited for", || {
@@ -101,8 +101,8 @@ fn a_job_that_never_ends_holds_up_neither_a_rollback_nor_the_next_switch() {
 #[test]
 fn after_its_time_a_switch_is_over_and_the_last_job_of_the_old_process_is_answered_all_the_same() {
     let scene = Scene::with(&Wanted { settings: "retire_timeout = \"2s\"\n", ..Wanted::of(&[OLD, NEW]) });
-    let stream = scene.stream(&Plan { once: Some((2, 60)), ..Plan::short(1.0) });
-    stream.run(4);
+    let stream = scene.stream(&Plan { once: Some((2, 60)), ..Plan::short(0.5) });
+    stream.run(6);
     let ran = scene.switch(&[&format!("{NEW}-1"), "--mode", "overlap"]);
     assert_eq!(ran.code, Some(0), "{ran:?}\n{}", scene.logs());
     let last = scene.history()[0].clone();

@@ -12,7 +12,7 @@ const NAME: &str = "salt-master.test";
 #[test]
 fn a_minion_with_failover_is_switched_on_either_master_and_moves_as_it_would() {
     let mut scene = Scene::with(&Wanted { masters: 2, failover: true, schedule: TICKS, ..Wanted::of(&[OLD, NEW]) });
-    let plan = Plan::short(1.0);
+    let plan = Plan::short(0.5);
     let stream = scene.stream(&plan);
     stream.run(AROUND_SECONDS);
     overlap(&scene, "switch", &[&format!("{NEW}-1")]);
@@ -54,7 +54,7 @@ fn a_minion_with_failover_is_switched_on_either_master_and_moves_as_it_would() {
 #[test]
 fn a_master_whose_name_stops_resolving_costs_no_job_before_during_or_after_a_switch() {
     let scene = Scene::with(&Wanted { named: Some(NAME), settings: SETTINGS, ..Wanted::of(&[OLD, NEW]) });
-    let plan = Plan::short(1.0);
+    let plan = Plan::short(0.5);
     let stream = scene.stream(&plan);
     stream.run(AROUND_SECONDS);
 
