@@ -1,5 +1,6 @@
 //! Hosts of a fleet: each has a real minion under sidle, on a root that is a template's, with the changes of its own.
 
+use super::leftovers;
 use super::salt::Master;
 use super::stage::{Host, SALT, SIDLE, Supervisor, text};
 use super::stream::Marks;
@@ -37,6 +38,7 @@ impl Drop for Member {
         if let Some(supervisor) = self.supervisor.as_mut() {
             supervisor.abandon();
         }
+        leftovers::kill(&self.host.root());
     }
 }
 
