@@ -74,6 +74,7 @@ fn package_managers(kind: Kind) {
 }
 
 #[test]
+#[ignore = "`scripts/test --long`: an rpm shows the same; a deb is upgraded by a highstate and given back after a boot, and `system::shim` has its shim"]
 fn a_deb_can_be_upgraded_replaced_and_removed_under_an_adopted_minion() {
     package_managers(Kind::Deb);
 }
