@@ -120,17 +120,6 @@ impl Store {
         }
     }
 
-    /// The releases whose removal was begun in place, and interrupted: their receipts may be there in part.
-    pub(super) fn finish_marked(&self, receipts: &Dir, linked: &[Release]) -> Result<()> {
-        let marked = |name: &str| name.strip_prefix('.')?.strip_suffix(".gone")?.parse::<Release>().ok();
-        for release in receipts.names()?.iter().filter_map(|name| marked(name.to_str()?)) {
-            if !linked.contains(&release) {
-                receipts.remove_tree(release.to_string())?;
-            }
-        }
-        Ok(())
-    }
-
     fn claim_installed(&self, release: &Release, tree: &Dir, effect: Effect) -> Result<Claim> {
         // A release that is installed has a receipt.
         let receipts = Dir::open(&self.layout().receipts(self.package()))?;
@@ -179,6 +168,17 @@ pub(super) fn take_out(versions: &Dir, staging: &Dir, name: impl AsRef<OsStr>) -
     let name = name.as_ref();
     if !versions.rename_directory(name, staging, name)? {
         versions.remove_tree(name)?;
+    }
+    Ok(())
+}
+
+/// Removes the receipts of releases whose removal in place was interrupted: they may be there in part.
+pub(super) fn finish_marked(receipts: &Dir, linked: &[Release]) -> Result<()> {
+    let marked = |name: &str| name.strip_prefix('.')?.strip_suffix(".gone")?.parse::<Release>().ok();
+    for release in receipts.names()?.iter().filter_map(|name| marked(name.to_str()?)) {
+        if !linked.contains(&release) {
+            receipts.remove_tree(release.to_string())?;
+        }
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Removes the leftovers of a crash: staging, trees without a receipt, receipts that were being written or removed. Runs under every package lock.
 
-use super::collect::take_out;
+use super::collect::{finish_marked, take_out};
 use super::lease::{Claim, claim};
 use super::protection::fapolicyd;
 use super::{PackageLock, Result, Store};
@@ -17,7 +17,7 @@ impl Store {
         let Some(directory) = self.directory()? else { return Ok(()) };
         let (Some(versions), Some(receipts)) = (self.versions()?, self.receipts()?) else { return Ok(()) };
         let linked = self.linked()?;
-        self.finish_marked(&receipts, &linked)?;
+        finish_marked(&receipts, &linked)?;
         for (name, kind) in versions.entries()? {
             // sidle made only entries that are named like a release.
             let release = name.to_str().and_then(|name| name.parse::<Release>().ok());

@@ -5,6 +5,7 @@ use crate::plain::crash::at_every_instant;
 use crate::support::mounts::Mounted;
 use crate::support::stage::{DEMO, Host, text};
 use serde_json::Value;
+use std::fs;
 use std::process::Command;
 
 #[test]
@@ -37,6 +38,14 @@ fn releases_of_a_containers_image_are_removed_where_they_are_also_after_a_kill_a
         },
     );
     assert!(count > 5, "only {count} instants");
+    // Killed in the middle of a receipt, which is no step of its own.
+    let host = Host::over(&image.root());
+    let receipts = host.path("var/lib/sidle/demo-agent");
+    fs::create_dir(receipts.join(".1.1-1.gone")).unwrap();
+    fs::remove_file(receipts.join("1.1-1/manifest.json.zst")).unwrap();
+    host.sidle(&["collect", DEMO, "--keep", "5"]);
+    assert!(!tree(&host, "1.1-1").exists() && !receipts.join("1.1-1").exists());
+
     let host = Host::over(&image.root());
     host.sidle(&["remove", DEMO, "1.0-1"]).ok();
     host.install(&author.directory().join("demo-agent-1.0.sidle")).ok();
