@@ -91,13 +91,14 @@ fn made(version: &str, options: &[&str], variables: &[(&str, &str)]) -> PathBuf 
     let Some(shared) = shared() else { return ask_for(version, options, variables) };
     let told = Digest::of(format!("{version} {options:?} {variables:?}").as_bytes()).to_string();
     let told = shared.join(format!("tree-{}", &told[..16]));
-    fs::read_to_string(&told).map(PathBuf::from).unwrap_or_else(|_| {
-        let tree = ask_for(version, options, variables);
-        let own = told.with_extension(std::process::id().to_string());
-        fs::write(&own, text(&tree)).unwrap();
-        fs::rename(own, told).unwrap();
-        tree
-    })
+    if let Ok(tree) = fs::read_to_string(&told) {
+        return PathBuf::from(tree);
+    }
+    let tree = ask_for(version, options, variables);
+    let own = told.with_extension(std::process::id().to_string());
+    fs::write(&own, text(&tree)).unwrap();
+    fs::rename(own, told).unwrap();
+    tree
 }
 
 fn ask_for(version: &str, options: &[&str], variables: &[(&str, &str)]) -> PathBuf {
