@@ -9,7 +9,6 @@ use crate::os::dir::Dir;
 pub use crate::os::place::Effect;
 use crate::version::Release;
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 
 /// Why a release stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,12 +145,17 @@ impl Store {
         }
         receipts.sync()?;
         crash_point!("collect.receipt");
-        if let Err(error) = take_out(&versions, &staging, &name) {
-            // It stays installed.
-            if is_moved {
-                receipts.rename(&gone, &receipts, &name)?;
+        match versions.rename_directory(&name, &staging, &name) {
+            Ok(true) => {}
+            // It is not installed any more: what this leaves when it fails, `recover` removes.
+            Ok(false) => versions.remove_tree(&name)?,
+            Err(error) => {
+                // The tree is whole, and stays installed if its receipt is whole, too.
+                if is_moved {
+                    receipts.rename(&gone, &receipts, &name)?;
+                }
+                return Err(error.into());
             }
-            return Err(error);
         }
         versions.sync()?;
         claimed.forget()?;
@@ -161,15 +165,6 @@ impl Store {
         self.tell_fapolicyd()?;
         self.empty_staging(lock)
     }
-}
-
-/// Moves a tree without a receipt from `versions/` to staging, or removes it where it is.
-pub(super) fn take_out(versions: &Dir, staging: &Dir, name: impl AsRef<OsStr>) -> Result<()> {
-    let name = name.as_ref();
-    if !versions.rename_directory(name, staging, name)? {
-        versions.remove_tree(name)?;
-    }
-    Ok(())
 }
 
 /// Removes the receipts of releases whose removal in place was interrupted: they may be there in part.

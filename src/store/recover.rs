@@ -1,6 +1,6 @@
 //! Removes the leftovers of a crash: staging, trees without a receipt, receipts that were being written or removed. Runs under every package lock.
 
-use super::collect::{finish_marked, take_out};
+use super::collect::finish_marked;
 use super::lease::{Claim, claim};
 use super::protection::fapolicyd;
 use super::{PackageLock, Result, Store};
@@ -29,7 +29,9 @@ impl Store {
             if let Claim::Free(claimed) = claim(&receipts, &release, &versions.child(&name)?, Effect::Apply)? {
                 let staging = directory.child(layout::STAGING)?;
                 staging.remove_tree(&name)?;
-                take_out(&versions, &staging, &name)?;
+                if !versions.rename_directory(&name, &staging, &name)? {
+                    versions.remove_tree(&name)?;
+                }
                 claimed.forget()?;
                 crash_point!("recover.unaccounted");
             }

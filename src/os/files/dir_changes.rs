@@ -126,8 +126,8 @@ impl Dir {
         if self.rename_directory(from, directory, to)? { Ok(()) } else { Err(self.error("move", from, Errno::XDEV)) }
     }
 
-    /// The same of a directory; false: it lies in a lower layer of an overlay, such as the image of a container, from where the kernel moves no directory
-    /// (renaming directories in the kernel's `filesystems/overlayfs.rst`).
+    /// The same of a directory; false: the other directory is on another file system, or it lies in a lower layer of an overlay, such as the image of a
+    /// container, from where the kernel moves no directory (renaming directories in the kernel's `filesystems/overlayfs.rst`).
     pub fn rename_directory(&self, from: impl AsRef<OsStr>, directory: &Self, to: impl AsRef<OsStr>) -> Result<bool> {
         let from = single(from.as_ref(), &self.path)?;
         let to = single(to.as_ref(), &directory.path)?;

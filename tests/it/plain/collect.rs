@@ -123,10 +123,15 @@ fn collect_sees_who_uses_a_release_without_a_lease() {
 
 /// Runs collect with one flock call refused, the n-th, as a file system without locks does.
 pub fn without_locks(host: &Host, when: &str) -> Ran {
+    failing(host, "flock", "ENOLCK", when)
+}
+
+/// `collect` while the kernel answers these calls of one kind with an error.
+pub fn failing(host: &Host, call: &str, error: &str, when: &str) -> Ran {
     let trace = host.path("trace");
     let output = Command::new("strace")
-        .args(["-f", "-qq", "-o", text(&trace), "-e", "trace=flock"])
-        .args(["-e", &format!("inject=flock:error=ENOLCK:when={when}"), SIDLE, "--root", text(&host.path(""))])
+        .args(["-f", "-qq", "-o", text(&trace), "-e", &format!("trace={call}")])
+        .args(["-e", &format!("inject={call}:error={error}:when={when}"), SIDLE, "--root", text(&host.path(""))])
         .args(["--json", "collect", DEMO, "--keep", "0"])
         .output()
         .unwrap();

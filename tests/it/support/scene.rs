@@ -147,8 +147,8 @@ impl Scene {
             all.push(if wanted.failover { all[0].start_heir_at(address) } else { all[0].start_twin_at(address) });
         }
         let is_venv = wanted.package == VENV_SALT;
-        let host =
-            if wanted.own_releases || is_venv { Host::new(&author) } else { minions::host(&author, wanted.releases) };
+        let installs = wanted.own_releases || is_venv;
+        let host = if installs { Host::new(&author) } else { minions::host(&author, wanted.releases) };
         let mut marks = Marks::new();
         let place = host.path("etc").join(name_of(wanted.package));
         fs::create_dir_all(place.join("minion.d")).unwrap();
@@ -172,7 +172,7 @@ impl Scene {
                 configuration.replace(&format!("master: {}\n", all[0].address), &format!("master: {name}\n"));
         }
         fs::write(place.join("minion"), configuration).unwrap();
-        if wanted.own_releases || is_venv {
+        if installs {
             for release in wanted.releases {
                 host.install(&if is_venv { author.venv_salt(release) } else { author.salt(release) }).ok();
             }

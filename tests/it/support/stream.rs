@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 
-/// The period of the scheduled interval job.
+/// The period of the scheduled interval job of `TICKS`.
 const INTERVAL_SECONDS: f64 = 5.0;
 
 /// Lines of a minion's schedule: scheduled jobs, by which `Report::assert_steady_schedule` judges. Each of them costs a minion as much as a published one, so

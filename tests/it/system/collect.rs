@@ -4,6 +4,7 @@ use crate::plain::collect::*;
 use crate::plain::crash::at_every_instant;
 use crate::support::mounts::Mounted;
 use crate::support::stage::{DEMO, Host, text};
+use crate::support::trees::contents;
 use serde_json::Value;
 use std::fs;
 use std::process::Command;
@@ -50,6 +51,24 @@ fn releases_of_a_containers_image_are_removed_where_they_are_also_after_a_kill_a
     host.sidle(&["remove", DEMO, "1.0-1"]).ok();
     host.install(&author.directory().join("demo-agent-1.0.sidle")).ok();
     host.sidle(&["verify", DEMO, "1.0-1"]).ok();
+}
+
+/// The receipt of a tree of which only a part was left was put back: the release counted as installed.
+#[test]
+fn a_release_that_can_be_removed_only_in_part_is_not_installed_and_goes_with_the_next_command() {
+    let (image, _author) = host();
+    let (host, changes) = (image.copy(), tempfile::tempdir().unwrap());
+    fs::remove_dir_all(host.path("opt/sidle")).unwrap();
+    fs::create_dir(host.path("opt/sidle")).unwrap();
+    let _releases = Mounted::overlay_at(&host.path("opt/sidle"), &image.path("opt/sidle"), changes.path());
+    let whole = contents(&tree(&host, "1.1-1")).len();
+    let ran = failing(&host, "unlinkat", "EIO", "3+");
+    assert!(ran.code == Some(1) && ran.stdout.contains("Input/output error"), "{ran:?}");
+    let left = contents(&tree(&host, "1.1-1")).len();
+    assert!(0 < left && left < whole, "{left} of {whole}");
+    assert!(!host.path("var/lib/sidle/demo-agent/1.1-1").exists(), "it counts as installed");
+    host.sidle(&["collect", DEMO, "--keep", "5"]);
+    assert!(!tree(&host, "1.1-1").exists() && tree(&host, "1.0-1").exists());
 }
 
 #[test]
