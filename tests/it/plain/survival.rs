@@ -279,7 +279,7 @@ fn a_supervisor_killed_in_every_phase_of_a_switch_when_idle_is_taken_over_from()
 fn both_agents_killed_in_an_overlap_come_back_as_one_and_what_they_had_not_finished_is_named() {
     let (host, _author) = two_releases();
     fs::write(host.path("etc/sidle/conf.d/test.toml"), "probation = \"30s\"\n").unwrap();
-    let _supervisor = host.supervise();
+    let supervisor = host.supervise();
     host.sidle(&["switch", DEMO, "1.0-1"]).ok();
     host.job("first", "sleep 60");
     host.running("first");
@@ -289,9 +289,16 @@ fn both_agents_killed_in_an_overlap_come_back_as_one_and_what_they_had_not_finis
     host.running("second");
     reported(&host, &["first", "second"]);
     let before = host.agents();
+    // A killed process that waits for a processor is not dead yet.
+    supervisor.signal(SignalNumber::STOP);
     for pid in &before {
         kill(*pid);
     }
+    eventually(20, "both are dead", || match host.agents() {
+        agents if agents.is_empty() => Ok(()),
+        agents => Err(format!("{agents:?}")),
+    });
+    supervisor.signal(SignalNumber::CONT);
     eventually(20, "the switch ends", || match host.status() {
         status if status["switch"].is_null() => Ok(()),
         status => Err(status.to_string()),

@@ -22,8 +22,10 @@ use sidle::switch::{
 };
 use sidle::version::Release;
 use std::collections::HashSet;
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::ops::Deref;
 use std::panic::AssertUnwindSafe;
+use std::rc::Rc;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -47,16 +49,50 @@ static NEW: LazyLock<Release> = LazyLock::new(|| "2.0-1".parse().unwrap());
 /// More states than any world has: a machine that goes round for ever is found out soon.
 const STATES_MAXIMUM: usize = 300_000;
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct State {
     host: Host,
-    /// What is on disk; the driver has no other memory.
-    disk: Journal,
+    /// What is on disk; the driver has no other memory. Most states follow another in which the same is on disk.
+    disk: Rc<Disk>,
     /// The driver died; the next one has not yet written what it found.
     away: bool,
     crashes: u8,
     crashes_left: u8,
     cancels_left: u8,
+}
+
+/// A journal whose story is forgotten.
+#[derive(Debug, PartialEq, Eq)]
+struct Disk {
+    journal: Journal,
+    /// Of all in it that decides.
+    fingerprint: u64,
+}
+
+impl Disk {
+    /// The story decides nothing; it has only to end where the switch is. `before`: the phase that was told when it was forgotten last.
+    fn of(mut journal: Journal, before: Option<Phase>) -> Rc<Self> {
+        if let Some(live) = &mut journal.live {
+            let told = live.story.steps().last().map_or(before.unwrap_or(live.phase), |step| step.to);
+            assert_eq!(told, live.phase, "its story ends elsewhere: {live:?}");
+            live.head.story = Story::default();
+        }
+        let fingerprint = fingerprint_of_journal(&journal);
+        Rc::new(Self { journal, fingerprint })
+    }
+
+    /// The phase of the switch that is on it.
+    fn phase(&self) -> Option<Phase> {
+        self.live.as_ref().map(|live| live.phase)
+    }
+}
+
+impl Deref for Disk {
+    type Target = Journal;
+
+    fn deref(&self) -> &Journal {
+        &self.journal
+    }
 }
 
 fn beginning(world: World, crashes: u8, cancels: u8) -> State {
@@ -94,7 +130,7 @@ fn beginning(world: World, crashes: u8, cancels: u8) -> State {
         // Its rounds are all alike: only the last ones are walked.
         disk.live.as_mut().unwrap().steps = STEPS_MAXIMUM - 8;
     }
-    State { host, disk, away: false, crashes, crashes_left: crashes, cancels_left: cancels }
+    State { host, disk: Disk::of(disk, None), away: false, crashes, crashes_left: crashes, cancels_left: cancels }
 }
 
 /// What a driver makes of an outcome early in a phase, and late: past its limit and the deadline.
@@ -106,9 +142,15 @@ fn timed(disk: &Journal, outcome: &Outcome) -> Vec<Outcome> {
 }
 
 impl State {
-    fn with(&self, host: Host, disk: Journal) -> Self {
+    /// The same with this host.
+    fn on(&self, host: Host) -> Self {
         let Self { away, crashes, crashes_left, cancels_left, .. } = *self;
-        Self { host, disk, away, crashes, crashes_left, cancels_left }
+        Self { host, disk: Rc::clone(&self.disk), away, crashes, crashes_left, cancels_left }
+    }
+
+    /// The same with this host, and this journal on disk.
+    fn with(&self, host: Host, journal: Journal) -> Self {
+        Self { disk: Disk::of(journal, self.disk.phase()), ..self.on(host) }
     }
 
     /// The supervisor dies and comes back, and perhaps so does the host. Each crash is one of three.
@@ -124,7 +166,7 @@ impl State {
         power_cut.ended_original = false;
         for host in [host.clone(), processes_died, power_cut] {
             let left = self.crashes_left - 1;
-            next.push(Self { away: true, crashes_left: left, ..self.with(host, self.disk.clone()) });
+            next.push(Self { away: true, crashes_left: left, ..self.on(host) });
         }
     }
 
@@ -148,7 +190,7 @@ impl State {
         };
         let keeps = serving.as_ref().and_then(|which| Some((side(which), which.release()?)));
         let allowed: Vec<Side> = allowed.iter().map(side).collect();
-        Some(self.with(self.host.kept(world, keeps, &allowed), self.disk.clone()))
+        Some(self.on(self.host.kept(world, keeps, &allowed)))
     }
 
     fn successors(&self, world: World) -> Vec<Self> {
@@ -212,15 +254,6 @@ impl State {
         assert_eq!(live.downtime_since.is_some(), live.phase.is_down(live.former()), "downtime in {live:?}");
     }
 
-    /// The story decides nothing; it has only to end where the switch is. `before`: the phase that was told when it was forgotten last.
-    fn forget_story(&mut self, before: Option<Phase>) {
-        if let Some(live) = &mut self.disk.live {
-            let told = live.story.steps().last().map_or(before.unwrap_or(live.phase), |step| step.to);
-            assert_eq!(told, live.phase, "its story ends elsewhere: {live:?}");
-            live.head.story = Story::default();
-        }
-    }
-
     /// What has to hold when nothing happens any more.
     fn check_at_rest(&self, world: World) {
         let stuck = || format!("at rest:\n{self:#?}");
@@ -246,7 +279,7 @@ impl State {
 
 /// What is on disk can be read again, and is what was written. Journals that differ in nothing but their counters are tried once: `tried` has
 /// what was on disk in other worlds, which is much the same.
-fn check_form(journal: &Journal, tried: &mut HashSet<u64>) {
+fn check_form(journal: &Journal, tried: &mut Seen) {
     assert_eq!(journal.contradiction(), None, "{journal:#?}");
     let Journal { proven, previous, live, .. } = journal;
     let live = live.as_ref().map(|live| {
@@ -309,6 +342,9 @@ impl Hasher for Mixer {
     }
 }
 
+/// Fingerprints.
+type Seen = HashSet<u64, BuildHasherDefault<Mixer>>;
+
 fn fingerprint(thing: &impl Hash) -> u64 {
     let mut hasher = Mixer::default();
     thing.hash(&mut hasher);
@@ -318,7 +354,11 @@ fn fingerprint(thing: &impl Hash) -> u64 {
 /// States with one fingerprint go on alike: all that decides is in it, and no text for people.
 fn fingerprint_of_state(state: &State) -> u64 {
     let State { host, disk, away, crashes: _, crashes_left, cancels_left } = state;
-    let Journal { proven, previous, last_id, live, .. } = disk;
+    fingerprint(&(host, away, crashes_left, cancels_left, disk.fingerprint))
+}
+
+fn fingerprint_of_journal(journal: &Journal) -> u64 {
+    let Journal { proven, previous, last_id, live, .. } = journal;
     let live = live.as_ref().map(|live| {
         // Each field is named, so that a new one is thought of here.
         let Switch { head, adopted, phase, phase_since: _, deadline: _, boot, schedule, parted, peers_down, .. } = live;
@@ -329,24 +369,20 @@ fn fingerprint_of_state(state: &State) -> u64 {
         let decided = (id, request, mode, from, adopted, schedule, baseline);
         (decided, phase, boot, parted, peers_down, (steps, setbacks, strandings), failure, downtime_since)
     });
-    fingerprint(&(host, away, crashes_left, cancels_left, proven, previous, last_id, live))
+    fingerprint(&(proven, previous, last_id, live))
 }
 
 /// Walks every state that the world can come to; gives their number.
-fn explore(world: World, crashes: u8, cancels: u8, tried: &mut HashSet<u64>) -> usize {
+fn explore(world: World, crashes: u8, cancels: u8, tried: &mut Seen) -> usize {
     let start = beginning(world, crashes, cancels);
-    let mut seen = HashSet::from([fingerprint_of_state(&start)]);
+    let mut seen = Seen::default();
+    seen.insert(fingerprint_of_state(&start));
     let mut open = vec![start];
     while let Some(state) = open.pop() {
         let checked = std::panic::catch_unwind(AssertUnwindSafe(|| {
             state.check(world);
             check_form(&state.disk, tried);
-            let mut next = state.successors(world);
-            let before = state.disk.live.as_ref().map(|live| live.phase);
-            for next in &mut next {
-                next.forget_story(before);
-            }
-            next
+            state.successors(world)
         }));
         let Ok(next) = checked else { panic!("in {world:?}") };
         if let Some(live) = &state.disk.live {
@@ -385,7 +421,7 @@ fn straight(world: World) -> Vec<Phase> {
         if let Some(next) = disk.live.as_ref().filter(|next| next.phase != phase) {
             phases.push(next.phase);
         }
-        if (steady && disk == state.disk) || disk.live.as_ref().is_some_and(|live| live.strandings > 2) {
+        if (steady && disk == **state.disk) || disk.live.as_ref().is_some_and(|live| live.strandings > 2) {
             return phases;
         }
         state = state.with(after, disk);
@@ -606,7 +642,7 @@ pub fn walk(one_in: usize, crashes: u8, cancels: u8) -> (usize, usize) {
     let worlds: Vec<_> = worlds().into_iter().step_by(one_in).collect();
     let half = worlds.len().div_ceil(2);
     let walk = |worlds: &[World]| {
-        let mut tried = HashSet::new();
+        let mut tried = Seen::default();
         worlds.iter().map(|world| explore(*world, crashes, cancels, &mut tried)).sum::<usize>()
     };
     let states = std::thread::scope(|scope| {

@@ -41,6 +41,8 @@ pub fn author_of(releases: &[&str]) -> Author {
     let near = shared().map(|shared| once(&shared.join(&name), &shared.join("lock"), |building| copy(&kept, building)));
     let directory = tempfile::Builder::new().prefix("author").tempdir().unwrap();
     copy(&near.unwrap_or(kept), directory.path());
+    // A link to it would lock the others' repositories, too.
+    let _ = fs::remove_file(directory.path().join("repository/author/lock"));
     Author::of(directory)
 }
 
