@@ -302,6 +302,7 @@ fn a_switch_to_a_bad_release_killed_at_any_instant_comes_back() {
 }
 
 #[test]
+#[ignore = "`scripts/test --long`: a rollback is a switch to the release before, which is killed at the same instants"]
 fn a_rollback_killed_at_any_instant_ends_on_a_release_that_works() {
     switch_at_every_instant(&["rollback", DEMO, "1.1-1", "--mode", "idle"], "good");
 }

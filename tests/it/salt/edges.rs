@@ -9,18 +9,10 @@ mod strangers;
 
 use crate::support::scene::Scene;
 use serde_json::Value;
-use std::path::Path;
-use std::process::Command;
 
 const OLD: &str = "3006.30";
 const MIDDLE: &str = "3007.17";
 const NEW: &str = "3008.5";
-
-/// Copies a tree that is to be changed.
-fn copied(from: &Path, to: &Path) {
-    let status = Command::new("cp").args(["-a", "--reflink=auto"]).args([from, to]).status().unwrap();
-    assert!(status.success());
-}
 
 /// The last switch, as history has it, and why it failed.
 fn last(scene: &Scene) -> (Value, String) {

@@ -129,6 +129,22 @@ pub fn copy_renamed(tree: &Path, copy: &Path, name: Option<&str>) {
     assert!(named.success());
 }
 
+/// Copies a tree and changes a line of one of Salt's own files, such as `minion.py`: what is packed of it is another release.
+pub fn copy_changed(tree: &Path, copy: &Path, file: &str, (line, other): (&str, &str)) {
+    copy_renamed(tree, copy, None);
+    let path = copy.join("lib/python3.11/site-packages/salt").join(file);
+    let whole = fs::read_to_string(&path).unwrap();
+    assert!(whole.contains(line), "Salt has another form: {line}");
+    fs::write(&path, whole.replace(line, other)).unwrap();
+    // What was compiled would be taken for what is changed: its times are not compared.
+    let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
+    for entry in fs::read_dir(path.with_file_name("__pycache__")).unwrap().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(&format!("{stem}.")) {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+}
+
 /// A process with all that descends from it; ends with the test.
 pub struct Tree {
     pub child: Child,

@@ -10,16 +10,19 @@ fn an_install_cut_off_after_every_step_leaves_a_whole_release_or_none() {
 }
 
 #[test]
+#[ignore = "`scripts/test --long`: ten seconds of a core; `plain::durability` cuts the same act off after some of its steps"]
 fn a_repair_cut_off_after_every_step_moves_nothing_in_that_is_half_written() {
     repair(Extent::Every);
 }
 
 #[test]
+#[ignore = "`scripts/test --long`: ten seconds of a core; `plain::durability` cuts the same act off after some of its steps"]
 fn a_collection_cut_off_after_every_step_leaves_whole_releases_only() {
     collect(Extent::Every);
 }
 
 #[test]
+#[ignore = "`scripts/test --long`: ten seconds of a core; `plain::durability` cuts the same act off after some of its steps"]
 fn a_switch_cut_off_after_every_step_leaves_a_release_that_worked() {
     switch(Extent::Every);
 }
@@ -35,6 +38,7 @@ fn an_adoption_given_back_and_cut_off_after_every_step_leaves_no_unit_without_a_
 }
 
 #[test]
+#[ignore = "`scripts/test --long`: ten seconds of a core; `plain::durability` cuts the same act off after some of its steps"]
 fn an_install_from_a_repository_cut_off_after_every_step_leaves_a_whole_release_or_none() {
     install_from_a_repository(Extent::Every);
 }

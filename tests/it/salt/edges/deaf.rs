@@ -1,13 +1,12 @@
 //! A new process that hears nothing, for two causes: a publish port behind which nobody is, where the minion is connected, signs in, and answers round
 //! trips; and a release whose subscription does not work. Neither is ever committed. A second minion is refused meanwhile, as Salt alone refuses it.
 
-use super::{NEW, OLD, copied, last};
+use super::{NEW, OLD, last};
 use crate::support::eventually;
 use crate::support::relay::{Relay, Way};
-use crate::support::salt::tree;
+use crate::support::salt::{copy_changed, tree};
 use crate::support::scene::{ID, Scene, Wanted};
 use crate::support::stream::Plan;
-use std::fs;
 use std::time::Duration;
 
 const DEAF: &str = "3007.98";
@@ -37,12 +36,7 @@ fn a_new_process_that_hears_nothing_is_never_committed_and_the_old_one_does_the_
 
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("tree");
-    copied(&tree(NEW), &copy);
-    let path = copy.join("lib/python3.11/site-packages/salt/minion.py");
-    let whole = fs::read_to_string(&path).unwrap();
-    assert!(whole.contains(CHANGE.0), "Salt has another form");
-    fs::write(&path, whole.replace(CHANGE.0, CHANGE.1)).unwrap();
-    super::strangers::forget_compiled(&path);
+    copy_changed(&tree(NEW), &copy, "minion.py", CHANGE);
     scene.host.install(&scene.author.salt_from(DEAF, &copy)).ok();
 
     let tried = scene.switch(&[&format!("{DEAF}-1"), "--mode", "overlap", "--no-wait"]);

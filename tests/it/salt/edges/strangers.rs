@@ -1,14 +1,13 @@
 //! Salt releases that the guard was not made for: the ways that it stands at are gone, or lead elsewhere. An overlap with them is refused or ended and
 //! says why, no job runs twice, and `idle` works.
 
-use super::{MIDDLE, OLD, copied, last};
+use super::{MIDDLE, OLD, last};
 use crate::support::eventually;
-use crate::support::salt::tree;
+use crate::support::salt::{copy_changed, copy_renamed, tree};
 use crate::support::scene::{ID, Scene, Wanted};
 use crate::support::stream::Plan;
 use sidle::os::proc_fs::{self, Process};
 use std::fs;
-use std::path::Path;
 
 /// What is done, the text in salt/minion.py and what it becomes, and what the reason says of it.
 type Change = (&'static str, (&'static str, &'static str), &'static str);
@@ -39,25 +38,6 @@ const MORE_CHANGES: [Change; 2] = [
     ("tags changed", ("__master_req_channel_payload", "__request_to_master"), "the guard does not know this Salt"),
 ];
 
-/// What was compiled would be taken for what is changed: its times are not compared.
-pub fn forget_compiled(source: &Path) {
-    let stem = source.file_stem().unwrap().to_str().unwrap().to_owned();
-    for entry in fs::read_dir(source.parent().unwrap().join("__pycache__")).unwrap().flatten() {
-        if entry.file_name().to_string_lossy().starts_with(&format!("{stem}.")) {
-            fs::remove_file(entry.path()).unwrap();
-        }
-    }
-}
-
-fn changed(to: &Path, (good, bad): (&str, &str)) {
-    copied(&tree(MIDDLE), to);
-    let path = to.join("lib/python3.11/site-packages/salt/minion.py");
-    let text = fs::read_to_string(&path).unwrap();
-    assert!(text.contains(good), "Salt has another form: {good}");
-    fs::write(&path, text.replace(good, bad)).unwrap();
-    forget_compiled(&path);
-}
-
 /// A Salt that starts jobs on a way which the guard has not wrapped runs each job in both processes.
 fn goes_round_the_guard(changes: [Change; 2]) {
     let settings = "probation = \"4s\"\nrehearsal = \"off\"\nstart_timeout = \"40s\"\n";
@@ -66,7 +46,7 @@ fn goes_round_the_guard(changes: [Change; 2]) {
         let version = format!("3007.9{number}");
         let directory = tempfile::tempdir().unwrap();
         let copy = directory.path().join("tree");
-        changed(&copy, change);
+        copy_changed(&tree(MIDDLE), &copy, "minion.py", change);
         scene.host.install(&scene.author.salt_from(&version, &copy)).ok();
         let stream = scene.stream(&Plan::short(2.0));
         stream.run(1);
@@ -110,7 +90,7 @@ fn a_release_whose_guard_is_not_there_is_ended_as_soon_as_it_is_connected() {
     let scene = Scene::with(&Wanted { settings, ..Wanted::of(&[OLD]) });
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("tree");
-    copied(&tree(MIDDLE), &copy);
+    copy_renamed(&tree(MIDDLE), &copy, None);
     let packages = copy.join("lib/python3.11/site-packages");
     fs::remove_file(packages.join("sidle_guard.pth")).unwrap();
     scene.host.install(&scene.author.salt_from("3007.97", &copy)).ok();

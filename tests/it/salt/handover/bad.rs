@@ -4,13 +4,11 @@
 use super::{AROUND_SECONDS, MIDDLE, NEW, OLD, ended, version};
 use crate::support::come_first;
 use crate::support::evidence::{Fate, Finding};
-use crate::support::salt::tree;
+use crate::support::salt::{copy_renamed, tree};
 use crate::support::scene::{ID, Scene, Wanted};
-use crate::support::stage::text;
 use crate::support::stream::{Plan, Report};
 use serde_json::Value;
 use std::fs;
-use std::process::Command;
 
 /// The version under which the bad release goes.
 pub const BAD: &str = "3007.99";
@@ -29,8 +27,7 @@ const IN_HAND_MAXIMUM: usize = 4;
 pub fn install_bad(scene: &Scene) {
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("tree");
-    let copied = Command::new("cp").args(["-a", text(&tree(MIDDLE)), text(&copy)]).status().unwrap();
-    assert!(copied.success());
+    copy_renamed(&tree(MIDDLE), &copy, None);
     let program = copy.join("bin/salt-minion");
     let good = fs::read_to_string(&program).unwrap();
     let bad = good.replace("import sys\n", &format!("import sys\n{}", include_str!("trouble.py")));

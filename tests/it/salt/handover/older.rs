@@ -1,15 +1,26 @@
 //! The ways down: from what a newer release has left on the host, and to a release that the master no longer lets in.
 
 use super::{AROUND_SECONDS, NEW, OLD, overlap, version};
+use crate::support::salt::{copy_changed, tree};
 use crate::support::scene::{ID, Scene, Wanted};
 use crate::support::stream::Plan;
 use std::fs;
 
-/// Of before masters asked for version 3 of the sign-in by default (`minimum_auth_version`).
-const LOCKED_OUT: &str = "3006.9";
+/// It signs in as releases did before masters asked for version 3 of the sign-in by default (`minimum_auth_version`).
+const LOCKED_OUT: &str = "3006.98";
+
+const CHANGE: (&str, &str) = ("\"version\": 3,", "\"version\": 2,");
 
 /// So that a release that is locked out is given up soon. That it will be is known from the rehearsal.
 const LOCKED_OUT_SETTINGS: &str = "start_timeout = \"25s\"\nrehearsal = \"refuse\"\n";
+
+/// Installs that release.
+fn install_locked_out(scene: &Scene) {
+    let directory = tempfile::tempdir().unwrap();
+    let copy = directory.path().join("tree");
+    copy_changed(&tree(OLD), &copy, "channel/client.py", CHANGE);
+    scene.host.install(&scene.author.salt_from(LOCKED_OUT, &copy)).ok();
+}
 
 /// What a site has on its master: a custom module, a custom grain, and a highstate that uses them.
 fn site(scene: &Scene) {
@@ -27,7 +38,7 @@ fn call(scene: &Scene, arguments: &[&str]) -> String {
 
 #[test]
 fn the_way_down_is_open_after_a_highstate_and_costs_nothing_where_the_master_lets_the_older_release_not_in() {
-    let mut scene = Scene::idle(&Wanted::of(&[OLD, NEW, LOCKED_OUT]));
+    let mut scene = Scene::idle(&Wanted::of(&[OLD, NEW]));
     site(&scene);
     scene.run(OLD);
     overlap(&scene, "switch", &[&format!("{NEW}-1")]);
@@ -54,6 +65,7 @@ fn the_way_down_is_open_after_a_highstate_and_costs_nothing_where_the_master_let
     assert!(!synced.contains("Traceback"), "{synced}");
 
     // Further down: the master does not let it in.
+    install_locked_out(&scene);
     scene.set(LOCKED_OUT_SETTINGS);
     let stream = scene.stream(&plan);
     stream.run(AROUND_SECONDS);
