@@ -81,6 +81,6 @@ fn each_test_takes_its_share_of_the_machine_and_none_takes_more_than_there_is() 
         assert_eq!(of("priority").len(), 1, "{name}");
         // Whoever keeps a core busy takes most of it from the others.
         let (cpu, wall): (f64, f64) = (row[0].parse().unwrap(), row[1].parse().unwrap());
-        assert!(cpu < wall * 0.8 || weights[0] >= 8, "{name}: {cpu} of {wall} s is {weights:?} of {units}");
+        assert!(cpu < wall * 0.7 || weights[0] >= 7, "{name}: {cpu} of {wall} s is {weights:?} of {units}");
     }
 }
