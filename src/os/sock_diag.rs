@@ -6,6 +6,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// The kernel answers within the call that asks.
@@ -29,8 +30,9 @@ const STATES: u32 = 0xfff;
 const ESTABLISHED: u8 = 1;
 const LISTEN: u8 = 10;
 const HEADER_BYTES: usize = 16;
-/// `struct inet_diag_sockid`.
+/// `struct inet_diag_sockid`, and the cookie at its end.
 const ID_BYTES: usize = 48;
+const COOKIE_BYTES: usize = 8;
 
 /// All sockets that a process has open, of both families. An error where the kernel has no such answer: it was built without, or does not let us ask.
 pub(super) fn connections() -> io::Result<Vec<TcpConnection>> {
@@ -41,11 +43,41 @@ pub(super) fn connections() -> io::Result<Vec<TcpConnection>> {
     Ok(found)
 }
 
-fn ask(family: u8, found: &mut Vec<TcpConnection>) -> io::Result<()> {
+/// Whether each of these connections is there still, established, and the same socket. The kernel finds them by their addresses, and walks through no other.
+pub(super) fn stand(connections: &[TcpConnection]) -> io::Result<bool> {
+    let socket = socket()?;
+    let mut datagram = vec![0; DATAGRAM_BYTES];
+    for connection in connections {
+        net::send(&socket, &request(&Asked::One(connection)), SendFlags::empty())?;
+        let (length, _) = net::recv(&socket, datagram.as_mut_slice(), RecvFlags::empty())?;
+        let mut found = Vec::new();
+        match take(&datagram[..length], &mut found) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        let is_it = |one: &TcpConnection| {
+            one.established
+                && (one.inode, one.local, one.remote) == (connection.inode, connection.local, connection.remote)
+        };
+        // A listener at the same port is found where the connection is gone.
+        if !found.iter().any(is_it) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn socket() -> io::Result<OwnedFd> {
     let socket =
         net::socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG))?;
     set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
-    net::send(&socket, &request(family), SendFlags::empty())?;
+    Ok(socket)
+}
+
+fn ask(family: u8, found: &mut Vec<TcpConnection>) -> io::Result<()> {
+    let socket = socket()?;
+    net::send(&socket, &request(&Asked::All(family)), SendFlags::empty())?;
     let mut datagram = vec![0; DATAGRAM_BYTES];
     for _ in 0..DATAGRAMS_MAX {
         let (length, _) = net::recv(&socket, datagram.as_mut_slice(), RecvFlags::empty())?;
@@ -56,19 +88,47 @@ fn ask(family: u8, found: &mut Vec<TcpConnection>) -> io::Result<()> {
     Err(io::ErrorKind::InvalidData.into())
 }
 
-/// A `struct nlmsghdr` and a `struct inet_diag_req_v2` that asks for any address.
-fn request(family: u8) -> Vec<u8> {
+/// What is asked for.
+enum Asked<'a> {
+    /// All sockets of a family.
+    All(u8),
+    /// This one.
+    One(&'a TcpConnection),
+}
+
+/// A `struct nlmsghdr` and a `struct inet_diag_req_v2`.
+fn request(asked: &Asked<'_>) -> Vec<u8> {
+    let (family, flags, id) = match asked {
+        Asked::All(family) => (*family, NLM_F_REQUEST | NLM_F_DUMP, [0; ID_BYTES]),
+        // A socket of IPv6 that is connected to an address of IPv4 is found by that.
+        Asked::One(one) => (if one.remote.is_ipv4() { AF_INET } else { AF_INET6 }, NLM_F_REQUEST, id(one)),
+    };
     let mut rest = vec![family, IPPROTO_TCP, 0, 0];
     rest.extend(STATES.to_ne_bytes());
-    rest.extend([0; ID_BYTES]);
+    rest.extend(id);
     let length = u32::try_from(HEADER_BYTES + rest.len()).expect("it has 72 bytes");
     let mut request = Vec::from(length.to_ne_bytes());
     request.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    request.extend((NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
+    request.extend(flags.to_ne_bytes());
     // Sequence number and sender: one question to a socket.
     request.extend([0; 8]);
     request.extend(rest);
     request
+}
+
+/// A `struct inet_diag_sockid`: two ports, two addresses, the interface, and a cookie, here "any".
+fn id(one: &TcpConnection) -> [u8; ID_BYTES] {
+    let mut id = [0; ID_BYTES];
+    id[..2].copy_from_slice(&one.local.port().to_be_bytes());
+    id[2..4].copy_from_slice(&one.remote.port().to_be_bytes());
+    for (at, address) in [(4, one.local.ip()), (20, one.remote.ip())] {
+        match address {
+            IpAddr::V4(address) => id[at..at + 4].copy_from_slice(&address.octets()),
+            IpAddr::V6(address) => id[at..at + 16].copy_from_slice(&address.octets()),
+        }
+    }
+    id[ID_BYTES - COOKIE_BYTES..].fill(0xff);
+    id
 }
 
 /// Takes the sockets of one datagram; true at the end of the answer.

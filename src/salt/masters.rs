@@ -14,7 +14,8 @@ use super::names::{ANSWER_AGE_MAXIMUM, FRESH_AGE_MAXIMUM, Names};
 use super::options::{Master, Masters, MinionConfig};
 use crate::agent::gate::{GuardReport, Subscription};
 use crate::agent::{Health, Need, Peer, Subject};
-use crate::os::tcp::{self, Tables, TcpConnection};
+use crate::os::tcp::{self, Remembered, Tables, TcpConnection};
+use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 
 /// The peer of a minion without a master: its own main process.
@@ -24,16 +25,26 @@ const ITSELF: &str = "the minion itself";
 /// to have followed the last round trip.
 ///
 /// The address that the guard reports counts, not the present meaning of the name: the process still hears a master whose name has moved.
-pub fn health(config: &MinionConfig, main: u32, subject: Subject<'_>, names: &Names) -> Health {
+pub fn health(config: &MinionConfig, main: u32, subject: Subject<'_>, known: &Known) -> Health {
     match &config.masters {
         Masters::Named(masters, need) => {
             let report = subject.report.filter(|report| report.pid == main);
-            let located = masters.iter().map(|master| Located::of(master, report, names)).collect::<Vec<_>>();
-            with_round_trips(with_subscriptions(connected(&located, *need, main), report), subject)
+            let located = masters.iter().map(|master| Located::of(master, report, &known.names)).collect::<Vec<_>>();
+            let connected = connected(&located, *need, main, &known.connections);
+            with_round_trips(with_subscriptions(connected, report), subject)
         }
         Masters::None => alone(main, subject),
         Masters::Unknown(reason) => Health::Unknown(reason.clone()),
     }
+}
+
+/// What is known of a minion's masters from one look to the next.
+#[derive(Debug, Default)]
+pub struct Known {
+    /// What their names meant.
+    pub names: Names,
+    /// The connections by which they were reached.
+    connections: RefCell<Option<Remembered>>,
 }
 
 fn alone(main: u32, subject: Subject<'_>) -> Health {
@@ -61,14 +72,25 @@ pub fn unfindable(config: &MinionConfig, names: &Names) -> Vec<Peer> {
     masters.iter().filter_map(lost).collect()
 }
 
-fn connected(located: &[Located], need: Need, main: u32) -> Health {
+fn connected(located: &[Located], need: Need, main: u32, known: &RefCell<Option<Remembered>>) -> Health {
+    let by = |connections: &[TcpConnection]| {
+        let peers = located.iter().map(|master| peer(master, located, connections)).collect();
+        Health::Known { peers, need }
+    };
+    // Where a master is not reached, a connection that is new may be to that one.
+    let standing = known.borrow().as_ref().and_then(|known| Some(by(known.standing(main)?)));
+    if let Some(health) = standing.filter(|health| health.lacks(&[]).is_none()) {
+        return health;
+    }
     let connections = match tcp::connections(main) {
         Ok(Some(connections)) => connections,
         Ok(None) => return Health::Unknown(format!("the minion's main process {main} is gone")),
         Err(error) => return Health::Unknown(error.to_string()),
     };
-    let peers = located.iter().map(|master| peer(master, located, &connections)).collect();
-    Health::Known { peers, need }
+    let is_to_one = |found: &TcpConnection| located.iter().any(|master| master.is_at(found.remote.ip()));
+    let to_masters = connections.iter().filter(|found| found.established && is_to_one(found)).cloned().collect();
+    known.replace(Remembered::of(main, to_masters));
+    by(&connections)
 }
 
 /// This health, where a master is not proven while the guard says that its publisher has not answered the subscriber.
@@ -246,6 +268,29 @@ mod tests {
         let names = Names::default();
         let located: Vec<Located> = masters.iter().map(|master| Located::of(master, None, &names)).collect();
         located.iter().map(|one| peer(one, &located, &connected(ports)).proven).collect()
+    }
+
+    /// What is remembered must hide neither a connection that is lost nor one that is new.
+    #[test]
+    fn a_master_is_reached_while_its_connections_stand_and_again_by_new_ones() {
+        let ports = [0; 2].map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+        let [requests, publishes] = ports.each_ref().map(|one| one.local_addr().unwrap());
+        let masters = [master(requests.port(), Some(publishes.port()))];
+        let known = Known::default();
+        let located: Vec<Located> = masters.iter().map(|one| Located::of(one, None, &known.names)).collect();
+        let lacks = || super::connected(&located, Need::All, std::process::id(), &known.connections).lacks(&[]);
+        let stream = |place| std::net::TcpStream::connect(place).unwrap();
+        assert!(lacks().is_some());
+        let first = stream(requests);
+        assert!(lacks().is_some_and(|why| why.contains("no connection to the publish port")));
+        let second = stream(publishes);
+        assert_eq!((lacks(), lacks()), (None, None));
+        drop(second);
+        assert!(lacks().is_some_and(|why| why.contains("no connection to the publish port")));
+        let second = stream(publishes);
+        assert_eq!(lacks(), None);
+        drop((first, second));
+        assert!(lacks().is_some_and(|why| why.contains("not connected")));
     }
 
     #[test]

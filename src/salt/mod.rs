@@ -26,8 +26,8 @@ use crate::digest::Digest;
 use crate::os::file;
 use crate::os::proc_fs::{self, Process};
 use crate::os::process::Identity;
-use masters::Reach;
-use names::Names;
+use masters::{Known, Reach};
+
 use options::MinionConfig;
 use options::asking::Asker;
 use std::path::PathBuf;
@@ -45,15 +45,15 @@ const CHAIN_MAX: usize = 4;
 pub struct SaltMinion {
     settings: AgentSettings,
     asker: Asker,
-    names: Names,
+    known: Known,
     others: doctor::second::Others,
 }
 
 impl SaltMinion {
     /// An observer of the minion configured in `settings`.
     pub fn new(settings: &AgentSettings) -> Self {
-        let (names, others) = (Names::default(), doctor::second::Others::default());
-        Self { settings: settings.clone(), asker: Asker::new(settings), names, others }
+        let (known, others) = (Known::default(), doctor::second::Others::default());
+        Self { settings: settings.clone(), asker: Asker::new(settings), known, others }
     }
 
     /// The options of the process that runs, with the masters that the configuration names now: those a switch has to reach. While they cannot be
@@ -119,7 +119,7 @@ impl SaltMinion {
     /// The leader, and below it main, which is the first one there that is connected to a master; None: nobody is.
     fn connected_chain(&self, config: &MinionConfig, leader: &Identity) -> Result<Option<Vec<Identity>>, AgentError> {
         let below = proc_fs::descendants(leader.pid)?;
-        let main = Reach::of(config, &self.names).first(below.iter().map(|process| process.pid));
+        let main = Reach::of(config, &self.known.names).first(below.iter().map(|process| process.pid));
         main.map_or(Ok(None), |(main, _)| Self::below(leader, main))
     }
 
@@ -183,25 +183,26 @@ impl Agent for SaltMinion {
     fn health(&self, subject: Subject<'_>) -> Health {
         let looked = self
             .reaching(subject)
-            .and_then(|config| Ok(masters::health(&config, Self::main(&config, subject)?, subject, &self.names)));
+            .and_then(|config| Ok(masters::health(&config, Self::main(&config, subject)?, subject, &self.known)));
         looked.unwrap_or_else(|error| Health::Unknown(error.message))
     }
 
     fn connected(&self, leader: &Identity) -> Vec<String> {
-        self.asker
-            .last()
-            .map_or_else(|_| Vec::new(), |config| Self::reached_below(&mut Reach::of(&config, &self.names), leader.pid))
+        self.asker.last().map_or_else(
+            |_| Vec::new(),
+            |config| Self::reached_below(&mut Reach::of(&config, &self.known.names), leader.pid),
+        )
     }
 
     fn doubles(&self, own: &[u32]) -> Vec<String> {
         let Ok(config) = self.asker.last() else { return Vec::new() };
-        let mut reach = Reach::of(&config, &self.names);
+        let mut reach = Reach::of(&config, &self.known.names);
         let listens = |pid: u32| !Self::reached_below(&mut reach, pid).is_empty();
         self.others.doubles(&self.settings, &config, own, listens)
     }
 
     fn unfindable(&self) -> Vec<Peer> {
-        self.asker.present().map_or_else(|_| Vec::new(), |config| masters::unfindable(&config, &self.names))
+        self.asker.present().map_or_else(|_| Vec::new(), |config| masters::unfindable(&config, &self.known.names))
     }
 
     fn user(&self) -> Option<String> {

@@ -39,7 +39,9 @@ pub fn take_others(remembered: &BTreeSet<u32>) -> Result<()> {
 
 fn wait_for(pid: u32) -> Result<Option<ExitStatus>> {
     let Some(number) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
-    match rustix::process::waitpid(Some(number), WaitOptions::NOHANG) {
+    let waited = rustix::process::waitpid(Some(number), WaitOptions::NOHANG);
+    proc_fs::look_again_at(pid);
+    match waited {
         Ok(ended) => Ok(ended.map(|(_, status)| ExitStatus::from_raw(status.as_raw()))),
         // Another thread has waited for it.
         Err(rustix::io::Errno::CHILD) => Ok(None),
@@ -51,6 +53,26 @@ fn wait_for(pid: u32) -> Result<Option<ExitStatus>> {
 mod tests {
     use super::*;
     use crate::os::process::{Input, Program};
+    use rustix::process::Signal;
+
+    /// In a look a process that others end is what it was; who is sent a signal, or waited for, is looked at anew: no number of another one is used.
+    #[test]
+    fn in_a_look_each_process_is_read_once_unless_it_is_ended_in_it() {
+        let start = || Program::new("/bin/sh").argument("-c").argument("read x").start(Input::Pipe).unwrap();
+        let [mut others, own] = [start(), start()];
+        let [of_others, of_own] = [&others, &own].map(|child| Identity::of(child.id()).unwrap().unwrap());
+        let look = proc_fs::Look::begin();
+        assert!(of_others.is_alive().unwrap() && of_own.is_alive().unwrap());
+        others.kill().and_then(|()| others.wait()).unwrap();
+        assert!(of_others.is_alive().unwrap() && !of_others.signal(Signal::KILL).unwrap());
+        assert!(!of_others.is_alive().unwrap());
+        assert!(of_own.signal(Signal::KILL).unwrap());
+        while of_own.is_alive().unwrap() {
+            proc_fs::look_again_at(of_own.pid);
+        }
+        assert!(take(&of_own).unwrap().is_some() && of_own.is_gone().unwrap());
+        drop(look);
+    }
 
     #[test]
     fn a_child_that_nobody_remembers_is_waited_for_and_its_end_told() {

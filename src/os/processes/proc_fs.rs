@@ -1,9 +1,11 @@
 //! /proc: processes, their families, and the files that they hold. A process that ends meanwhile is left out.
 
 use crate::os::{OsError, Result, clock};
-use std::collections::{BTreeSet, HashSet};
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
 use std::io::{self, Read as _};
+use std::marker::PhantomData;
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -61,9 +63,53 @@ pub(super) fn read_at_one_go<const BYTES: usize>(path: &Path) -> io::Result<Vec<
     Ok(bytes)
 }
 
-/// The process `pid`, if there is one. A supervisor in the middle of a switch asks for every process several times a second: the kernel gives the whole line to
-/// one call, and a second one would only be told that this was all.
+thread_local! {
+    /// What this thread's look has read so far; None: it is in no look.
+    static LOOK: RefCell<Option<HashMap<u32, Option<Process>>>> = const { RefCell::new(None) };
+}
+
+/// A look at processes, which lasts until this is dropped: in this thread each process is read once, and is for the rest of the look what it was then,
+/// unless this thread itself ends it. In a look nobody waits for what others do.
+#[derive(Debug)]
+pub struct Look(PhantomData<*const ()>);
+
+impl Look {
+    /// Begins a look. There is one at a time.
+    pub fn begin() -> Self {
+        LOOK.set(Some(HashMap::new()));
+        Self(PhantomData)
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        LOOK.set(None);
+    }
+}
+
+/// The process `pid`, if there is one; in a look, what it was when it was first read.
 pub fn process(pid: u32) -> Result<Option<Process>> {
+    match LOOK.with_borrow(|look| look.as_ref()?.get(&pid).cloned()) {
+        Some(seen) => Ok(seen),
+        None => process_now(pid),
+    }
+}
+
+/// Reads a process anew that this thread has sent a signal, or whose exit status it has taken.
+pub(super) fn look_again_at(pid: u32) {
+    LOOK.with_borrow_mut(|look| look.as_mut().map(|look| look.remove(&pid)));
+}
+
+/// The process `pid`, if there is one, as it is now, which a look takes over.
+pub(super) fn process_now(pid: u32) -> Result<Option<Process>> {
+    let found = read_process(pid)?;
+    LOOK.with_borrow_mut(|look| look.as_mut().map(|look| look.insert(pid, found.clone())));
+    Ok(found)
+}
+
+/// A supervisor in the middle of a switch asks for every process several times a second: the kernel gives the whole line to one call, and a second one would only
+/// be told that this was all.
+fn read_process(pid: u32) -> Result<Option<Process>> {
     let path = path_of(pid, "stat");
     let mut bytes = [0; STAT_BYTES];
     let read = std::fs::File::open(&path).and_then(|mut file| file.read(&mut bytes));

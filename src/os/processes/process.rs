@@ -50,7 +50,17 @@ impl Identity {
 
     /// Whether this very process lives; a zombie does not.
     pub fn is_alive(&self) -> Result<bool> {
-        Ok(Self::of(self.pid)?.as_ref() == Some(self))
+        self.lives(proc_fs::process(self.pid)?)
+    }
+
+    /// The same without what a look has seen before: the number is about to be used.
+    fn is_alive_now(&self) -> Result<bool> {
+        self.lives(proc_fs::process_now(self.pid)?)
+    }
+
+    fn lives(&self, found: Option<proc_fs::Process>) -> Result<bool> {
+        let found = found.filter(proc_fs::Process::is_alive).as_ref().map(Self::of_process).transpose()?;
+        Ok(found.as_ref() == Some(self))
     }
 
     /// Whether this very process is gone, its exit status taken, too.
@@ -69,22 +79,23 @@ impl Identity {
         let Ok(fd) = rustix::process::pidfd_open(pid, PidfdFlags::NONBLOCK) else {
             return Ok(rustix::process::pidfd_open(pid, PidfdFlags::empty())
                 .ok()
-                .filter(|_| self.is_alive().unwrap_or(false)));
+                .filter(|_| self.is_alive_now().unwrap_or(false)));
         };
         // The pid may have been reused before the descriptor was opened: check after, not before.
-        Ok(if self.is_alive()? { Some(fd) } else { None })
+        Ok(if self.is_alive_now()? { Some(fd) } else { None })
     }
 
     /// Sends a signal to this very process; false when it is gone.
     pub fn signal(&self, signal: Signal) -> Result<bool> {
         let sent = match self.descriptor()? {
             Some(fd) => rustix::process::pidfd_send_signal(&fd, signal),
-            None if !self.is_alive()? => return Ok(false),
+            None if !self.is_alive_now()? => return Ok(false),
             None => match self.raw() {
                 Some(pid) => rustix::process::kill_process(pid, signal),
                 None => return Ok(false),
             },
         };
+        proc_fs::look_again_at(self.pid);
         match sent {
             Ok(()) => Ok(true),
             Err(rustix::io::Errno::SRCH) => Ok(false),
@@ -130,7 +141,7 @@ impl Identity {
             Priority::Own => own,
         };
         let group = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
-        let done = if self.is_alive()? { rustix::process::setpriority_pgrp(group, nice) } else { Ok(()) };
+        let done = if self.is_alive_now()? { rustix::process::setpriority_pgrp(group, nice) } else { Ok(()) };
         done.map_err(|errno| OsError::new("set the priority of", Path::new(&self.to_string()), errno))
     }
 }

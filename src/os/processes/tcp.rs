@@ -55,10 +55,39 @@ pub fn connections(pid: u32) -> Result<Option<Vec<TcpConnection>>> {
     Tables::default().of(pid)
 }
 
+/// Connections of a process that are remembered: whose socket one is has to be found among all descriptors of the process, and that it is there still
+/// is one question to the kernel.
+#[derive(Debug)]
+pub struct Remembered {
+    pid: u32,
+    start_time: u64,
+    connections: Vec<TcpConnection>,
+}
+
+impl Remembered {
+    /// Remembers these connections of `pid`. None: whether they stand could not be asked, since the process is gone or in another network namespace.
+    pub fn of(pid: u32, connections: Vec<TcpConnection>) -> Option<Self> {
+        let namespace = std::fs::read_link(path_of(pid, "ns/net")).ok()?;
+        let start_time = proc_fs::process(pid).ok()??.start_time;
+        is_own(&namespace).then_some(Self { pid, start_time, connections })
+    }
+
+    /// The connections, if all of them stand, and `pid` is the same process.
+    pub fn standing(&self, pid: u32) -> Option<&[TcpConnection]> {
+        let process = proc_fs::process(pid).ok()??;
+        let is_it = process.is_alive() && (pid, process.start_time) == (self.pid, self.start_time);
+        let stand = is_it && sock_diag::stand(&self.connections).unwrap_or(false);
+        stand.then_some(&self.connections)
+    }
+}
+
+fn is_own(namespace: &Path) -> bool {
+    std::fs::read_link("/proc/self/ns/net").is_ok_and(|own| own == namespace)
+}
+
 /// The sockets of a namespace in which the process `pid` is. Of our own the kernel tells them much faster, unless it cannot, or may not.
 fn table_of(pid: u32, namespace: &Path) -> Result<Vec<TcpConnection>> {
-    let is_own = std::fs::read_link("/proc/self/ns/net").is_ok_and(|own| own == namespace);
-    match is_own.then(sock_diag::connections) {
+    match is_own(namespace).then(sock_diag::connections) {
         Some(Ok(found)) => Ok(found),
         Some(Err(_)) | None => of_proc(pid),
     }
@@ -125,6 +154,33 @@ mod tests {
         other.kill().and_then(|()| other.wait()).unwrap();
         assert_eq!(others.unwrap(), Some(Vec::new()));
         assert_eq!(connections(u32::MAX - 1).unwrap(), None);
+    }
+
+    /// A connection that is gone leaves its ports to another socket, and to whoever listens there.
+    #[test]
+    fn what_is_remembered_stands_while_each_connection_does_and_the_process_is_the_same() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = listener.local_addr().unwrap();
+        let streams: Vec<_> = (0..2).map(|_| std::net::TcpStream::connect(place).unwrap()).collect();
+        let (own, ports) = (std::process::id(), streams.iter().map(|one| one.local_addr().unwrap().port()));
+        let ports: Vec<u16> = ports.collect();
+        let mut all = connections(own).unwrap().unwrap();
+        all.retain(|one| one.remote == place && ports.contains(&one.local.port()));
+        assert_eq!(all.len(), 2);
+        let known = Remembered::of(own, all.clone()).unwrap();
+        assert_eq!(known.standing(own), Some(&all[..]));
+        assert_eq!(known.standing(1), None, "another process");
+        let earlier = Remembered { start_time: known.start_time - 1, ..Remembered::of(own, all.clone()).unwrap() };
+        assert_eq!(earlier.standing(own), None, "an earlier process of that number");
+        let mut stolen = all.clone();
+        stolen[1].inode += 1;
+        assert_eq!(Remembered::of(own, stolen).unwrap().standing(own), None, "another socket");
+        let mut listening = all;
+        listening[1].remote.set_port(1);
+        listening[1].local = place;
+        assert_eq!(Remembered::of(own, listening).unwrap().standing(own), None, "only who listens is there");
+        drop(streams);
+        assert_eq!(known.standing(own), None);
     }
 
     /// Both ways name the same sockets, with the same bytes under way.

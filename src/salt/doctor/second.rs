@@ -9,7 +9,7 @@ use crate::agent::{AgentError, AgentSettings};
 use crate::os::proc_fs::{self, Process};
 use crate::os::{OsError, account, clock, process};
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -72,9 +72,13 @@ impl Others {
         own: &[u32],
         mut listens: impl FnMut(u32) -> bool,
     ) -> Vec<String> {
+        let mut found = first_processes(own, &mut self.strangers.borrow_mut()).unwrap_or_default();
+        if found.is_empty() {
+            // As mostly.
+            return Vec::new();
+        }
         let agents_own = config.user.as_deref().and_then(process::user_number);
         let users = [Some(account::ROOT), Some(process::user()), agents_own];
-        let mut found = first_processes(own, &mut self.strangers.borrow_mut()).unwrap_or_default();
         found.retain(|process| proc_fs::user(process.pid).is_some_and(|user| users.contains(&Some(user))));
         let mut askers = self.askers.borrow_mut();
         // The oldest stand first.
@@ -114,10 +118,13 @@ fn told(process: &Process) -> String {
     format!("process {} ({})", process.pid, proc_fs::title(process.pid))
 }
 
-/// The processes that are no minions: a look at a host with a thousand processes reads a directory, and what is new in it.
+/// The processes of which it is known whether they are minions: a look at a host with a thousand processes reads a directory, and what is new in it.
 #[derive(Debug, Default)]
 struct Strangers {
+    /// Those that are none.
     known: HashSet<u32>,
+    /// Those that are one, with their start times.
+    minions: HashMap<u32, u64>,
     since: Duration,
 }
 
@@ -127,19 +134,26 @@ impl Strangers {
         let now = clock::since_boot();
         if now.saturating_sub(self.since) >= LOOK_AT_ALL_INTERVAL {
             self.known.clear();
+            self.minions.clear();
             self.since = now;
         }
         let numbers = proc_fs::numbers()?;
         self.known.retain(|pid| numbers.contains(pid));
+        self.minions.retain(|pid, _| numbers.contains(pid));
         let mut minions = Vec::new();
         for pid in numbers {
             if self.known.contains(&pid) {
                 continue;
             }
             let Some(process) = proc_fs::process(pid)? else { continue };
-            if process.is_alive() && is_minion(pid) {
+            let is_known = self.minions.get(&pid) == Some(&process.start_time);
+            let is_settled = proc_fs::age(&process) >= SETTLED_AGE;
+            if process.is_alive() && (is_known || is_minion(pid)) {
+                if is_settled {
+                    self.minions.insert(pid, process.start_time);
+                }
                 minions.push(process);
-            } else if proc_fs::age(&process) >= SETTLED_AGE {
+            } else if is_settled {
                 self.known.insert(pid);
             }
         }
@@ -174,8 +188,8 @@ fn is_minion(pid: u32) -> bool {
 }
 
 fn is_own(pid: u32, own: &[u32]) -> bool {
-    let above = proc_fs::ancestors(pid).unwrap_or_default();
-    own.contains(&pid) || above.iter().any(|process| own.contains(&process.pid))
+    let above = || proc_fs::ancestors(pid).unwrap_or_default();
+    own.contains(&pid) || above().iter().any(|process| own.contains(&process.pid))
 }
 
 enum Same {

@@ -1,7 +1,6 @@
 //! The ends of an agent's processes: by themselves, or because sidle ends them.
 
 use crate::agent::Job;
-use crate::agent::gate::GuardReport;
 use crate::crash_point;
 use crate::os::OsError;
 use crate::os::process::SignalNumber;
@@ -127,13 +126,12 @@ impl Processes {
         let is_spared = |running: &Running| {
             running.is_finishing() || (running.is_usable() && spared.contains(&running.record.leader.pid))
         };
-        let reports: Vec<Option<GuardReport>> =
-            self.running.iter().map(|running| self.gate.report(running.record.leader.pid)).collect();
         let mut news = false;
-        for (running, report) in self.running.iter_mut().zip(&reports) {
+        for running in &mut self.running {
             if is_spared(running) || !running.leads() {
                 continue;
             }
+            let report = self.gate.report(running.record.leader.pid);
             running.refresh_core(report.as_ref());
             news |= !running.record.being_ended;
             running.record.being_ended = true;
@@ -171,7 +169,7 @@ mod tests {
     #![expect(clippy::disallowed_methods, reason = "tests start real processes")]
 
     use super::*;
-    use crate::agent::gate::{Origin, Roles};
+    use crate::agent::gate::{GuardReport, Origin, Roles};
     use crate::agent::{Activity, Agent, AgentError, AgentSettings, Health, Subject};
     use crate::layout::Layout;
     use crate::os::dir::Dir;
