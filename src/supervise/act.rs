@@ -7,12 +7,19 @@ use super::pace::{END_INTERVAL, HEALTH_INTERVAL, HEALTH_INTERVAL_SHORT};
 use crate::agent::gate::{GateRole, Origin};
 use crate::failure::{Class, Report};
 use crate::os::clock::Moment;
+use crate::os::proc_fs::Look;
 use crate::store::Store;
 use crate::switch::process::ProcessKind;
 use crate::version::Release;
 use std::time::Duration;
 
 impl Supervisor {
+    /// Reads each process once in a turn at rest: what ends in it is an event, and so another turn.
+    pub(super) fn look_at_rest(&self) -> Option<Look> {
+        let is_at_rest = self.driver.journal().live.is_none() && self.ending.is_none();
+        is_at_rest.then(Look::begin)
+    }
+
     /// Starts the serving process if it does not run, unless the acts of a switch do that.
     pub(super) fn keep_running(&mut self, now: Moment) -> Duration {
         if self.leaves_processes_alone() {

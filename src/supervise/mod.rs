@@ -26,7 +26,6 @@ use crate::name::{InstanceName, PackageName};
 use crate::os::clock::Moment;
 use crate::os::dir::Dir;
 use crate::os::environment::Passed;
-use crate::os::proc_fs::Look;
 use crate::os::process::Identity;
 use crate::os::{OsError, children, notify, signals, socket};
 use crate::store::Store;
@@ -237,9 +236,7 @@ impl Supervisor {
     }
 
     fn act(&mut self, now: Moment) -> Result<Duration, Report> {
-        // What ends during a turn at rest is an event, and so another turn.
-        let is_at_rest = self.driver.journal().live.is_none() && self.ending.is_none();
-        let _look = is_at_rest.then(Look::begin);
+        let _look = self.look_at_rest();
         if self.processes.reap()? {
             self.health = None;
         }

@@ -4,11 +4,11 @@ use crate::agent::gate::CLAIMS_NAME;
 use crate::digest::Digest;
 use crate::os::OsError;
 use crate::os::dir::Dir;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use std::path::Path;
 
 /// A guard keeps a claim for an hour from the time at which it first sees the claim (`KEPT_SECONDS` of the guard's `claims.py`).
-const KEPT_SECONDS: i64 = 3600;
+const KEPT: SignedDuration = SignedDuration::from_hours(1);
 /// The peer in the name of the second claim of each job: whichever peer the job came through.
 const ANY_PEER: &str = "any";
 /// So many hexadecimal digits of the digest name a claim.
@@ -35,11 +35,16 @@ pub fn is_claimed(
     // Claims from before and after show that claims were made then, and are still there: an agent without a guard makes none.
     let mut made = Vec::new();
     for claim in claims.names()? {
-        made.extend(claims.stat(&claim)?.map(|stat| stat.mtime.0));
+        made.extend(claims.stat(&claim)?.and_then(|stat| time(stat.mtime)));
     }
-    let Some(published) = published.map(Timestamp::as_second) else { return Ok(None) };
-    let is_kept = made.iter().any(|made| *made < published) && now.as_second() - published < KEPT_SECONDS;
+    let Some(published) = published else { return Ok(None) };
+    let is_kept = made.iter().any(|made| *made < published) && now.duration_since(published) < KEPT;
     Ok((is_kept && made.iter().any(|made| *made > published)).then_some(false))
+}
+
+/// A job is asked about within the second in which it was published.
+fn time((seconds, nanoseconds): (i64, u32)) -> Option<Timestamp> {
+    Timestamp::new(seconds, i32::try_from(nanoseconds).ok()?).ok()
 }
 
 #[cfg(test)]
@@ -48,7 +53,7 @@ mod tests {
     use crate::os::clock;
     use jiff::ToSpan as _;
     use std::fs::OpenOptions;
-    use std::time::{Duration, UNIX_EPOCH};
+    use std::time::{Duration, SystemTime};
 
     #[test]
     fn a_claim_is_named_as_the_guard_names_it() {
@@ -68,7 +73,7 @@ mod tests {
         assert_eq!(asked("1", ago(0)), None, "no claim");
         let claim = |peer, job, seconds: u64| {
             claims.create_file(name(peer, job), 0o600).unwrap();
-            let made = UNIX_EPOCH + Duration::from_secs(u64::try_from(now.as_second()).unwrap() - seconds);
+            let made = SystemTime::from(now) - Duration::from_secs(seconds);
             let file = gate.path().join(CLAIMS_NAME).join(name(peer, job));
             OpenOptions::new().write(true).open(file).unwrap().set_modified(made).unwrap();
         };
@@ -79,6 +84,9 @@ mod tests {
         assert_eq!((asked("1", None), asked("2", ago(9000))), (Some(true), Some(true)));
         assert_eq!(asked("3", ago(120)), None, "published before the oldest claim");
         assert_eq!((asked("3", ago(60)), asked("3", None)), (Some(false), None));
+        let milliseconds = |number: i64| Some(ago(100).unwrap().checked_sub(number.milliseconds()).unwrap());
+        assert_eq!(asked("4", milliseconds(1)), None, "published a moment before the oldest claim");
+        assert_eq!(asked("4", milliseconds(-1)), Some(false), "and a moment after it");
         let much_later = now.checked_add(3700.seconds()).unwrap();
         assert_eq!(
             is_claimed(gate.path(), ("3", ago(60)), &peers, much_later).unwrap(),

@@ -88,7 +88,8 @@ fn the_host_knows_the_jobs_of_its_minion(scene: &Scene) {
     let started = |told: &Value| told["started"].as_f64().unwrap();
     assert!((started(&own) - started(&known)).abs() < 2.0, "{own} {known}");
     let other = format!("{}{}", &taken[..19], if taken.ends_with('9') { 8 } else { 9 });
-    assert_eq!(call(scene, &["sidle.job", &other])["claimed"], false);
+    let unknown = call(scene, &["sidle.job", &other]);
+    assert_eq!(unknown["claimed"], false, "{unknown}");
 }
 
 #[test]
