@@ -266,10 +266,18 @@ fn the_ways_out_that_status_prints_need_no_sidle() {
     let ways: Vec<&str> = ways.iter().map(|way| way.as_str().unwrap().split_once(":  ").unwrap().1.trim()).collect();
     assert_eq!(ways.len(), 2, "{ways:?}");
     let host = scene.stop();
+    let log = host.host.path("var/log/salt/minion");
+    let starts =
+        || fs::read_to_string(&log).unwrap_or_default().matches("Minion is ready to receive requests!").count();
     for (way, version) in ways.iter().zip([NEW, OLD]) {
         let mut shell = Command::new("sh");
         shell.args(["-c", way]).env("PATH", "/usr/bin:/bin");
+        let before = starts();
         let by_hand = Tree::start(&mut shell, &host.host.path("by-hand.log"));
+        // Who asks before it listens waits a minute for an answer that never comes.
+        eventually(START_SECONDS, &format!("{way} listens"), || {
+            if starts() > before { Ok(()) } else { Err("not yet".to_owned()) }
+        });
         eventually(START_SECONDS, &format!("{way} answers"), || {
             match host.master().call_within("10", ID, &["test.version"]) {
                 answer if answer.contains(version) => Ok(()),
