@@ -1,6 +1,6 @@
 //! The clocks: wall time for what people and metadata say, monotonic time for waits, the boot's identity for what a reboot ends.
 
-use super::{OsError, Result};
+use super::{OsError, Result, proc_fs};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
@@ -24,6 +24,7 @@ pub fn since_boot() -> Duration {
 /// Waits.
 pub fn sleep(duration: Duration) {
     std::thread::sleep(duration);
+    proc_fs::look_anew();
 }
 
 /// Makes a timer: a descriptor that is readable once its time is up. A wait for it wakes a process once; tokio's wheel of timers wakes it three times on the

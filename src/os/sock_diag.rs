@@ -43,7 +43,7 @@ pub(super) fn connections() -> io::Result<Vec<TcpConnection>> {
     Ok(found)
 }
 
-/// Whether each of these connections is there still, established, and the same socket. The kernel finds them by their addresses, and walks through no other.
+/// Whether each of these connections still exists as the same established socket. The kernel looks each up by its addresses, without a walk through all sockets.
 pub(super) fn stand(connections: &[TcpConnection]) -> io::Result<bool> {
     let socket = socket()?;
     let mut datagram = vec![0; DATAGRAM_BYTES];
@@ -88,7 +88,7 @@ fn ask(family: u8, found: &mut Vec<TcpConnection>) -> io::Result<()> {
     Err(io::ErrorKind::InvalidData.into())
 }
 
-/// What is asked for.
+/// A question to the kernel.
 enum Asked<'a> {
     /// All sockets of a family.
     All(u8),

@@ -38,12 +38,12 @@ pub fn health(config: &MinionConfig, main: u32, subject: Subject<'_>, known: &Kn
     }
 }
 
-/// What is known of a minion's masters from one look to the next.
+/// What one health check leaves for the next one.
 #[derive(Debug, Default)]
 pub struct Known {
-    /// What their names meant.
+    /// The addresses of the masters' names.
     pub names: Names,
-    /// The connections by which they were reached.
+    /// The connections to the masters.
     connections: RefCell<Option<Remembered>>,
 }
 
@@ -270,7 +270,7 @@ mod tests {
         located.iter().map(|one| peer(one, &located, &connected(ports)).proven).collect()
     }
 
-    /// What is remembered must hide neither a connection that is lost nor one that is new.
+    /// A remembered connection that is lost is noticed, and so is a new one in its place.
     #[test]
     fn a_master_is_reached_while_its_connections_stand_and_again_by_new_ones() {
         let ports = [0; 2].map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap());

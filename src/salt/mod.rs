@@ -27,7 +27,6 @@ use crate::os::file;
 use crate::os::proc_fs::{self, Process};
 use crate::os::process::Identity;
 use masters::{Known, Reach};
-
 use options::MinionConfig;
 use options::asking::Asker;
 use std::path::PathBuf;

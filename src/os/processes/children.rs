@@ -52,15 +52,18 @@ fn wait_for(pid: u32) -> Result<Option<ExitStatus>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::clock;
     use crate::os::process::{Input, Program};
     use rustix::process::Signal;
+    use std::time::Duration;
 
     /// In a look a process that others end is what it was; who is sent a signal, or waited for, is looked at anew: no number of another one is used.
     #[test]
     fn in_a_look_each_process_is_read_once_unless_it_is_ended_in_it() {
         let start = || Program::new("/bin/sh").argument("-c").argument("read x").start(Input::Pipe).unwrap();
-        let [mut others, own] = [start(), start()];
-        let [of_others, of_own] = [&others, &own].map(|child| Identity::of(child.id()).unwrap().unwrap());
+        let [mut others, mut late, own] = [start(), start(), start()];
+        let [of_others, of_late, of_own] =
+            [&others, &late, &own].map(|child| Identity::of(child.id()).unwrap().unwrap());
         let look = proc_fs::Look::begin();
         assert!(of_others.is_alive().unwrap() && of_own.is_alive().unwrap());
         others.kill().and_then(|()| others.wait()).unwrap();
@@ -71,6 +74,11 @@ mod tests {
             proc_fs::look_again_at(of_own.pid);
         }
         assert!(take(&of_own).unwrap().is_some() && of_own.is_gone().unwrap());
+        assert!(of_late.is_alive().unwrap());
+        late.kill().and_then(|()| late.wait()).unwrap();
+        assert!(of_late.is_alive().unwrap());
+        clock::sleep(Duration::ZERO);
+        assert!(!of_late.is_alive().unwrap(), "who waits would wait for ever");
         drop(look);
     }
 

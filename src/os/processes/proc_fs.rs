@@ -64,12 +64,12 @@ pub(super) fn read_at_one_go<const BYTES: usize>(path: &Path) -> io::Result<Vec<
 }
 
 thread_local! {
-    /// What this thread's look has read so far; None: it is in no look.
+    /// The processes that this thread has read since its `Look` began; None: it has none.
     static LOOK: RefCell<Option<HashMap<u32, Option<Process>>>> = const { RefCell::new(None) };
 }
 
-/// A look at processes, which lasts until this is dropped: in this thread each process is read once, and is for the rest of the look what it was then,
-/// unless this thread itself ends it. In a look nobody waits for what others do.
+/// A look at processes, which lasts until this is dropped: in this thread each process is read once, and is for the rest of the look what it was then.
+/// It is read anew once this thread has sent it a signal or has taken its exit status, and each is once the thread has slept: who waits sees what changes.
 #[derive(Debug)]
 pub struct Look(PhantomData<*const ()>);
 
@@ -98,6 +98,11 @@ pub fn process(pid: u32) -> Result<Option<Process>> {
 /// Reads a process anew that this thread has sent a signal, or whose exit status it has taken.
 pub(super) fn look_again_at(pid: u32) {
     LOOK.with_borrow_mut(|look| look.as_mut().map(|look| look.remove(&pid)));
+}
+
+/// Reads all processes anew.
+pub(in crate::os) fn look_anew() {
+    LOOK.with_borrow_mut(|look| look.as_mut().map(HashMap::clear));
 }
 
 /// The process `pid`, if there is one, as it is now, which a look takes over.

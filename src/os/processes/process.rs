@@ -34,7 +34,7 @@ impl fmt::Display for Identity {
 impl Identity {
     /// The living process `pid`, if there is one.
     pub fn of(pid: u32) -> Result<Option<Self>> {
-        proc_fs::process(pid)?.filter(proc_fs::Process::is_alive).as_ref().map(Self::of_process).transpose()
+        Self::living(proc_fs::process(pid)?)
     }
 
     /// A process that was looked at in this boot.
@@ -50,17 +50,16 @@ impl Identity {
 
     /// Whether this very process lives; a zombie does not.
     pub fn is_alive(&self) -> Result<bool> {
-        self.lives(proc_fs::process(self.pid)?)
+        Ok(Self::living(proc_fs::process(self.pid)?)?.as_ref() == Some(self))
     }
 
     /// The same without what a look has seen before: the number is about to be used.
     fn is_alive_now(&self) -> Result<bool> {
-        self.lives(proc_fs::process_now(self.pid)?)
+        Ok(Self::living(proc_fs::process_now(self.pid)?)?.as_ref() == Some(self))
     }
 
-    fn lives(&self, found: Option<proc_fs::Process>) -> Result<bool> {
-        let found = found.filter(proc_fs::Process::is_alive).as_ref().map(Self::of_process).transpose()?;
-        Ok(found.as_ref() == Some(self))
+    fn living(found: Option<proc_fs::Process>) -> Result<Option<Self>> {
+        found.filter(proc_fs::Process::is_alive).as_ref().map(Self::of_process).transpose()
     }
 
     /// Whether this very process is gone, its exit status taken, too.

@@ -266,6 +266,21 @@ mod tests {
         fs::write(etc.join("answer"), answer.to_string()).unwrap();
     }
 
+    /// A process that was a minion is one still, without another look at its words; another process of that number is looked at.
+    #[test]
+    fn a_known_minion_is_known_by_its_number_and_its_start() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let process = proc_fs::process(child.id()).unwrap().unwrap();
+        let mut strangers = Strangers { since: clock::since_boot(), ..Strangers::default() };
+        let mut is_one = |start_time| {
+            strangers.minions.insert(process.pid, start_time);
+            strangers.minions().unwrap().iter().any(|minion| minion.pid == process.pid)
+        };
+        let found = [is_one(process.start_time), is_one(process.start_time + 1)];
+        child.kill().and_then(|()| child.wait()).unwrap();
+        assert_eq!(found, [true, false]);
+    }
+
     #[test]
     fn a_second_minion_is_named_at_each_look_and_asked_about_once() {
         let root = tempfile::tempdir().unwrap();

@@ -42,7 +42,7 @@ pub fn is_claimed(
     Ok((is_kept && made.iter().any(|made| *made > published)).then_some(false))
 }
 
-/// A job is asked about within the second in which it was published.
+/// To the nanosecond: a job may be asked about within the second of its publication.
 fn time((seconds, nanoseconds): (i64, u32)) -> Option<Timestamp> {
     Timestamp::new(seconds, i32::try_from(nanoseconds).ok()?).ok()
 }
