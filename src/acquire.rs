@@ -40,6 +40,8 @@ pub struct Request<'a> {
     pub effect: Effect,
     /// Refuse a store on an unfit file system (noexec, network), or install all the same.
     pub hazards: Hazards,
+    /// How late metadata may be that a person carries here, by `stdio:`.
+    pub expiry_by_hand: Expiry,
     /// Gets the fetched bytes so far, and all of them.
     pub fetching: &'a dyn Fn(u64, u64),
     /// Gets the installed bytes so far, and all of them.
@@ -75,11 +77,9 @@ pub fn acquire(fetcher: &mut Fetcher<'_>, layout: &Layout, request: &Request<'_>
     if fetcher.is_local() {
         fetcher.keep_nothing();
     }
-    let (targets, warnings) = refresh(fetcher, &trust_store, persist, request.package)?;
-    let host = Host::read();
-    let id = choose(&targets, request, &host)?;
-    let store = Store::new(layout, &id.package);
-    let manifest = fetch_manifest(fetcher, &targets, &id, &store, request.refetch)?;
+    let (targets, warnings) = refresh(fetcher, &trust_store, persist, request)?;
+    let (host, store) = (Host::read(), Store::new(layout, request.package));
+    let (id, manifest) = find(fetcher, &targets, request, &host, &store)?;
     let approved = Approved::new(&targets, &id, manifest, warnings)?;
     let payload = targets.require(&target::payload(&id), &approved.manifest().payload.sha256)?;
     let (hazards, effect, progress) = (request.hazards, request.effect, request.installing);
@@ -111,29 +111,60 @@ pub fn acquire(fetcher: &mut Fetcher<'_>, layout: &Layout, request: &Request<'_>
     Ok(Acquired { installed, received_bytes, payload_bytes, lacking_bytes })
 }
 
-/// Fetches the newest metadata and judges it. Newer valid metadata is adopted, whatever comes of the rest.
+/// Fetches the newest metadata and judges it. Newer valid metadata is adopted, whatever comes of the rest. What a person carries here may be older than
+/// what this host has seen, as a bundle file may.
 fn refresh(
     fetcher: &mut Fetcher<'_>,
     trust_store: &TrustStore,
     persist: Persist,
-    package: &PackageName,
+    request: &Request<'_>,
 ) -> Result<(TrustedTargets, Vec<Warning>), Report> {
     let now = clock::now();
+    let expiry = if fetcher.is_carried() { request.expiry_by_hand } else { Expiry::Strict };
     let floor = trust_store.load()?.floor;
-    let refreshed = fetcher.refresh(&floor, Some(package), now);
-    let judge = Judge { trust_store, now, expiry: Expiry::Strict, persist };
+    let refreshed = fetcher.refresh(&floor, Some(request.package), now, expiry);
+    let judge = Judge { trust_store, now, expiry, persist };
     let judged = judge.verification(&refreshed.files)?;
     refreshed.outcome?;
     Ok((judged.targets?, judged.warnings))
 }
 
-/// The release to install, among the listed releases.
-fn choose(targets: &TrustedTargets, request: &Request<'_>, host: &Host) -> Result<ReleaseId, Report> {
+/// The release to install, and its compressed manifest. A person may carry older releases than the trusted metadata lists: then the newest that is there.
+fn find(
+    fetcher: &mut Fetcher<'_>,
+    targets: &TrustedTargets,
+    request: &Request<'_>,
+    host: &Host,
+    store: &Store,
+) -> Result<(ReleaseId, Vec<u8>), Report> {
+    let mut absent = Vec::new();
+    loop {
+        let id = choose(targets, request, host, &absent)?;
+        if let Some(manifest) = fetch_manifest(fetcher, targets, &id, store, request.refetch)? {
+            return Ok((id, manifest));
+        }
+        let error = FetchError::NotFound { name: target::manifest(&id) };
+        absent.push(id);
+        let may_be_another = fetcher.is_carried() && request.release.is_none();
+        if !may_be_another || choose(targets, request, host, &absent).is_err() {
+            return Err(error.into());
+        }
+    }
+}
+
+/// The release to install, among the listed releases that are not `absent`.
+fn choose(
+    targets: &TrustedTargets,
+    request: &Request<'_>,
+    host: &Host,
+    absent: &[ReleaseId],
+) -> Result<ReleaseId, Report> {
     let listed: Vec<ReleaseId> = targets.listed().filter_map(|(name, _)| release_of(name)).collect();
     let of_package = || listed.iter().filter(|id| id.package == *request.package);
     let set: Vec<&ReleasePattern> = request.patterns.iter().filter(|one| one.is_about(request.package)).collect();
     let is_set = |id: &&ReleaseId| request.release.is_some() || set.is_empty() || set.iter().any(|one| one.fits(id));
     let admitted = of_package().filter(is_set).filter(|id| request.release.is_some() || (request.may_be)(&id.release));
+    let admitted = admitted.filter(|id| !absent.contains(id));
     if let Some(id) = best_of(admitted, request.release, host) {
         return Ok(id.clone());
     }
@@ -186,14 +217,14 @@ fn release_of(name: &str) -> Option<ReleaseId> {
     (target::manifest(&id) == name).then_some(id)
 }
 
-/// The compressed manifest: an installed release's with a patch applied, or else the whole file.
+/// The compressed manifest: an installed release's with a patch applied, or else the whole file. None: it is not there.
 fn fetch_manifest(
     fetcher: &mut Fetcher<'_>,
     targets: &TrustedTargets,
     id: &ReleaseId,
     store: &Store,
     refetch: bool,
-) -> Result<Vec<u8>, Report> {
+) -> Result<Option<Vec<u8>>, Report> {
     let name = target::manifest(id);
     let listed = targets.find(&name)?;
     if refetch {
@@ -202,8 +233,11 @@ fn fetch_manifest(
     // A patch spares bytes on the wire, and costs more time than to read the whole file: it has to be compressed again.
     let made = if fetcher.is_local() { None } else { patched(fetcher, targets, id, store)? };
     match made {
-        Some(bytes) if listed.hashes.fit(&bytes) => Ok(bytes),
-        _ => Ok(fetcher.target(&name, &listed)?),
+        Some(bytes) if listed.hashes.fit(&bytes) => Ok(Some(bytes)),
+        _ => match fetcher.target(&name, &listed) {
+            Err(FetchError::NotFound { .. }) => Ok(None),
+            brought => Ok(Some(brought?)),
+        },
     }
 }
 

@@ -16,7 +16,7 @@ use crate::name::PackageName;
 use crate::os::place::Place;
 use crate::os::space::Demand;
 use crate::os::{clock, random};
-use crate::trust::{Floor, Role, Target, target};
+use crate::trust::{Expiry, Floor, Role, Target, target};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -68,25 +68,31 @@ impl<'a> Fetcher<'a> {
         }
     }
 
-    /// Fetches the metadata that is newer than `floor` and unexpired at `now`, with every delegated role for names below `PACKAGE/`. Each
+    /// Fetches the metadata that is newer than `floor` and at `now` as fresh as `expiry` says, with every delegated role for names below `PACKAGE/`. Each
     /// mirror starts from the same floor; after untrusted metadata the next mirror is asked. In any case `files` are for the trust store.
-    pub fn refresh(&mut self, floor: &Floor, package: Option<&PackageName>, now: Timestamp) -> Refreshed {
-        self.refresh_below(floor, package.map(PackageName::as_str), now, &|_| None)
+    pub fn refresh(
+        &mut self,
+        floor: &Floor,
+        package: Option<&PackageName>,
+        now: Timestamp,
+        expiry: Expiry,
+    ) -> Refreshed {
+        self.refresh_below(floor, package.map(PackageName::as_str), (now, expiry), &|_| None)
     }
 
-    /// The same, with every delegated role, of the first mirror to whose metadata there is no `objection`.
+    /// The same, unexpired and with every delegated role, of the first mirror to whose metadata there is no `objection`.
     pub fn refresh_everything(&mut self, floor: &Floor, now: Timestamp, objection: Objection<'_>) -> Refreshed {
-        self.refresh_below(floor, Some(""), now, objection)
+        self.refresh_below(floor, Some(""), (now, Expiry::Strict), objection)
     }
 
     fn refresh_below(
         &mut self,
         floor: &Floor,
         directory: Option<&str>,
-        now: Timestamp,
+        (now, expiry): (Timestamp, Expiry),
         objection: Objection<'_>,
     ) -> Refreshed {
-        let refreshed = metadata::refresh(&mut self.mirrors, floor, directory, now, objection);
+        let refreshed = metadata::refresh(&mut self.mirrors, floor, directory, (now, expiry), objection);
         if let Ok(fresh) = &refreshed.outcome {
             self.consistent_snapshot = fresh.consistent_snapshot;
         }
@@ -150,6 +156,11 @@ impl<'a> Fetcher<'a> {
     /// Whether every mirror is a directory of this host. Then nothing travels: copies of frames would be written and read for nothing.
     pub fn is_local(&self) -> bool {
         self.mirrors.are_directories()
+    }
+
+    /// Whether a person carries the repository here (`stdio:`), as a bundle file is carried.
+    pub fn is_carried(&self) -> bool {
+        self.mirrors.are_carried()
     }
 
     /// From now on frames are read, and no copies of them are kept.

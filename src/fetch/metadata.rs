@@ -55,7 +55,7 @@ pub(super) fn refresh(
     mirrors: &mut Mirrors<'_>,
     floor: &Floor,
     directory: Option<&str>,
-    now: Timestamp,
+    (now, expiry): (Timestamp, Expiry),
     objection: Objection<'_>,
 ) -> Refreshed {
     let mut quest = Quest::new("the repository's metadata");
@@ -66,7 +66,7 @@ pub(super) fn refresh(
             Err(error) => break error,
         };
         let mut files = MetadataFiles::new();
-        match from_mirror(mirrors, index, floor, directory, now, &mut files) {
+        match from_mirror(mirrors, index, floor, directory, (now, expiry), &mut files) {
             Ok(fresh) => {
                 let Some(reason) = objection(&files) else {
                     mirrors.succeeded(index);
@@ -89,10 +89,10 @@ fn from_mirror(
     index: usize,
     floor: &Floor,
     directory: Option<&str>,
-    now: Timestamp,
+    (now, expiry): (Timestamp, Expiry),
     files: &mut MetadataFiles,
 ) -> Result<Fresh, Ended> {
-    let mut refresh = Refresh::start(floor, now, Expiry::Strict).map_err(Ended::Floor)?;
+    let mut refresh = Refresh::start(floor, now, expiry).map_err(Ended::Floor)?;
     let bytes_maximum = if directory == Some("") { FOR_EVERYTHING_BYTES_MAXIMUM } else { FOR_PACKAGE_BYTES_MAXIMUM };
     while let Some(request) = refresh.request() {
         let bytes = bring(mirrors, index, &request, files, bytes_maximum)?;

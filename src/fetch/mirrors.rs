@@ -133,6 +133,10 @@ impl<'a> Mirrors<'a> {
         self.all.iter().all(|mirror| matches!(mirror.place, Place::Directory(_)))
     }
 
+    pub(super) fn are_carried(&self) -> bool {
+        self.all.iter().all(|mirror| matches!(mirror.place, Place::Stdio(_)))
+    }
+
     pub(super) fn way(&self, index: usize) -> Way {
         self.all[index].way
     }

@@ -76,6 +76,7 @@ fn fetch_and_install(
             refetch: arguments.refetch,
             effect,
             hazards,
+            expiry_by_hand: settings.expiry_by_hand(),
             fetching: &progress(context, "fetching"),
             installing: &progress(context, "installing"),
         },

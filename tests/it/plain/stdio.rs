@@ -87,6 +87,42 @@ fn after_a_cut_the_next_run_asks_for_the_rest() {
     assert!(first > 27 << 20 && again < first * 2 / 3, "{again} bytes of {first} were asked for again");
 }
 
+#[test]
+fn what_a_person_carries_may_be_older_than_what_the_host_has_seen() {
+    let author = Author::new();
+    author.release("1.0", "good");
+    let older = tempfile::tempdir().unwrap();
+    let copied = std::process::Command::new("cp").arg("-a").arg(author.repository()).arg(older.path()).status();
+    assert!(copied.unwrap().success());
+    let older = older.path().join("repository");
+    author.release("1.1", "good");
+    let host = Host::new(&author);
+    let place = |repository: &std::path::Path| format!("file://{}", text(repository));
+    let newest = format!("{DEMO}@1.1-1");
+    host.sidle(&["install", &newest, "--repository", &place(&author.repository())]).ok();
+    // A mirror that is behind is refused, as ever.
+    let mirror = host.sidle(&["install", DEMO, "--repository", &place(&older)]);
+    assert!(mirror.code == Some(7) && mirror.stderr.contains("timestamp.json"), "{mirror:?}");
+
+    let (_, ran) = answering(&host, &["install", DEMO], |request, pipe| honestly(&older, request, pipe));
+    assert_eq!((ran.code, &ran.json()["release"]), (Some(0), &json!("1.0-1")), "{ran:?}");
+    assert!(ran.stderr.contains("is older than the trusted metadata"), "{ran:?}");
+
+    let repository = author.repository();
+    for words in [["repo", "withdraw"], ["repo", "publish"]] {
+        let (what, key) = (format!("{DEMO}@1.0-1"), author.key());
+        let rest: &[&str] = if words[1] == "withdraw" { &[&what] } else { &["--key", text(&key)] };
+        sidle(&[&words[..], &[text(&repository)], rest].concat(), &[]).ok();
+    }
+    let withdrawn = Host::new(&author);
+    withdrawn.sidle(&["install", &newest, "--repository", &place(&author.repository())]).ok();
+    let old = format!("{DEMO}@1.0-1");
+    let (_, ran) = answering(&withdrawn, &["install", &old], |request, pipe| honestly(&older, request, pipe));
+    assert!(ran.code == Some(7) && ran.stdout.contains("withdrawn"), "{ran:?}");
+    let (_, ran) = answering(&withdrawn, &["install", DEMO], |request, pipe| honestly(&older, request, pipe));
+    assert!(ran.code == Some(1) && ran.stdout.contains("1.1-1"), "{ran:?}");
+}
+
 /// What is answered to a request for a part of the payload, of these bytes: the line, and bytes behind it.
 type Lie = Box<dyn Fn(&[u8]) -> (String, Vec<u8>)>;
 

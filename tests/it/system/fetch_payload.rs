@@ -73,6 +73,7 @@ fn acquired_on(disk_mebibytes: u32, release: &Release) -> (Result<Acquired, Repo
         refetch: false,
         effect: Doing::Apply,
         hazards: Hazards::Refuse,
+        expiry_by_hand: sidle::trust::Expiry::BY_HAND,
         fetching: &|_, _| {},
         installing: &|_, _| {},
     };

@@ -6,7 +6,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use sidle::repository::Rotation;
 use sidle::trust::publish::Lifetimes;
-use sidle::trust::{Floor, MetadataFiles};
+use sidle::trust::{Expiry, Floor, MetadataFiles};
 use std::io::Write as _;
 
 /// As the author's guide has it for nginx, and what a distribution's `mime.types` says of JSON; a server that would pack targets, too, if it were let.
@@ -36,7 +36,7 @@ pub fn renew_root(repo: &RepoBuilder) {
 /// A refresh from the first root: what came, or what went wrong.
 pub fn refresh(client: &Client, settings: &DownloadSettings, release: &Release) -> Result<MetadataFiles, String> {
     let floor = Floor::new(release.repo.root());
-    let refreshed = client.run(settings, |fetcher| fetcher.refresh(&floor, None, release.repo.now));
+    let refreshed = client.run(settings, |fetcher| fetcher.refresh(&floor, None, release.repo.now, Expiry::Strict));
     refreshed.outcome.map(|_| refreshed.files).map_err(|error| error.to_string())
 }
 
@@ -165,7 +165,7 @@ fn fetch_opens_no_more_of_gzip_than_the_file_may_have() {
         let client = Client::new();
         let floor = Floor::new(release.repo.root());
         let error = client.run(&settings(vec![mirror(&evil.url())]), |fetcher| {
-            let outcome = fetcher.refresh(&floor, None, release.repo.now).outcome;
+            let outcome = fetcher.refresh(&floor, None, release.repo.now, Expiry::Strict).outcome;
             assert!(fetcher.wire_bytes() < 1 << 20, "{name}: {} bytes were read", fetcher.wire_bytes());
             outcome.unwrap_err().to_string()
         });

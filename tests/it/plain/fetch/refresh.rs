@@ -31,14 +31,14 @@ fn fetch_brings_what_a_trust_store_judges_and_the_manifest_it_lists() {
     let package = "demo".parse().unwrap();
     Client::new().run(&settings, |fetcher| {
         let floor = floor(&release);
-        let refreshed = fetcher.refresh(&floor, Some(&package), release.repo.now);
+        let refreshed = fetcher.refresh(&floor, Some(&package), release.repo.now, Expiry::Strict);
         assert!(refreshed.outcome.unwrap().consistent_snapshot);
         let verification = by_hand::verify(&floor, &refreshed.files, release.repo.now, Expiry::Strict);
         let targets = verification.targets.unwrap();
         let (name, signed) = targets.listed().find(|(name, _)| *name == release.manifest_name).unwrap();
         assert_eq!(Digest::of(&fetcher.target(name, signed).unwrap()), release.manifest_target.hashes.sha256.unwrap());
         // From there on only what is newer is brought.
-        let again = fetcher.refresh(&verification.floor, Some(&package), release.repo.now);
+        let again = fetcher.refresh(&verification.floor, Some(&package), release.repo.now, Expiry::Strict);
         assert!(again.outcome.is_ok());
         assert_eq!(again.files.keys().collect::<Vec<_>>(), ["timestamp.json"]);
     });
@@ -51,8 +51,9 @@ fn fetch_takes_no_server_error_for_no_newer_root() {
         let client = Client::new();
         let mut settings = settings(mirrors);
         settings.patience.attempts = 2;
-        let outcome =
-            client.run(&settings, |fetcher| fetcher.refresh(&floor(&release), None, release.repo.now).outcome);
+        let outcome = client.run(&settings, |fetcher| {
+            fetcher.refresh(&floor(&release), None, release.repo.now, Expiry::Strict).outcome
+        });
         outcome.map_err(|error| error.to_string())
     };
     for head in ["500 Internal Server Error", "503 Service Unavailable", "401 Unauthorized", "204 No Content"] {
@@ -77,8 +78,9 @@ fn fetch_names_a_mirror_whose_metadata_is_refused_and_goes_to_the_next() {
     let empty = Handmade::new(|_, line| line.answer("404 Not Found", b""));
     let refresh = |mirrors: Vec<Mirror>| {
         let client = Client::new();
-        let refreshed =
-            client.run(&settings(mirrors), |fetcher| fetcher.refresh(&floor(&release), None, release.repo.now));
+        let refreshed = client.run(&settings(mirrors), |fetcher| {
+            fetcher.refresh(&floor(&release), None, release.repo.now, Expiry::Strict)
+        });
         (client.evil(), refreshed)
     };
     let (named, refreshed) = refresh(vec![mirror(&empty.url()), mirror(&evil.url()), release.directory()]);
@@ -107,7 +109,7 @@ fn fetch_asks_a_mirror_that_refused_or_gave_other_bytes_for_nothing_more_in_this
     client.run(&settings(mirrors), |fetcher| {
         fetcher.target(&release.manifest_name, &release.manifest_target).unwrap();
         for _ in 0..2 {
-            fetcher.refresh(&floor(&release), None, release.repo.now).outcome.unwrap();
+            fetcher.refresh(&floor(&release), None, release.repo.now, Expiry::Strict).outcome.unwrap();
             fetcher.target(&release.manifest_name, &release.manifest_target).unwrap();
         }
     });
@@ -147,7 +149,7 @@ fn fetch_tells_not_there_from_not_to_be_had() {
     assert!(matches!(refused, FetchError::Mirrors { .. }) && refused.to_string().contains("403"), "{refused}");
     let closed = spoiled(&release, "timestamp.json", "403 Forbidden", b"", usize::MAX);
     let refreshed = Client::new().run(&settings(vec![mirror(&closed.url())]), |fetcher| {
-        fetcher.refresh(&floor(&release), None, release.repo.now).outcome.unwrap_err()
+        fetcher.refresh(&floor(&release), None, release.repo.now, Expiry::Strict).outcome.unwrap_err()
     });
     assert!(refreshed.to_string().contains("403"), "{refreshed}");
     let down = mirror("http://127.0.0.1:9");
@@ -164,7 +166,7 @@ fn fetch_reads_no_more_than_may_be() {
     let client = Client::new();
     let mut settings = settings(vec![mirror(&endless.url())]);
     let outcome = client.run(&settings, |fetcher| {
-        let outcome = fetcher.refresh(&floor(&release), None, release.repo.now).outcome;
+        let outcome = fetcher.refresh(&floor(&release), None, release.repo.now, Expiry::Strict).outcome;
         assert!(fetcher.wire_bytes() < 2 << 20, "{} bytes were read", fetcher.wire_bytes());
         outcome
     });
