@@ -31,12 +31,15 @@ pub struct Schedule {
     pub splay_seconds: u64,
 }
 
+/// A splay leaves so much of a window, or half of what is left of it: a switch that has stopped and started nothing when its window closes expires.
+const LEFT_SECONDS: u64 = 300;
+
 impl When {
-    /// The longest splay that leaves the beginning inside the window.
+    /// The longest splay that leaves the switch time inside the window.
     fn splay_limit(&self, now: Timestamp) -> u64 {
         let base = self.opens.map_or(now, |opens| opens.max(now));
-        let room = self.closes.map(|closes| closes.duration_since(base).as_secs().saturating_sub(1));
-        room.map_or(self.splay_seconds, |room| self.splay_seconds.min(u64::try_from(room).unwrap_or(0)))
+        let room = self.closes.map(|closes| u64::try_from(closes.duration_since(base).as_secs()).unwrap_or(0));
+        room.map_or(self.splay_seconds, |room| self.splay_seconds.min(room - LEFT_SECONDS.min(room.div_ceil(2))))
     }
 
     /// Draws the schedule of a switch that is requested at `now`; None: it begins at once, and no window ends it. `draw(n)` returns a random number

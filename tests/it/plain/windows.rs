@@ -128,8 +128,10 @@ fn windows_bound_the_splay_and_the_deadline() {
     assert_eq!((splay.begins, splay.deadline(60)), (now + 600.seconds(), now + 660.seconds()));
     let (opens, closes) = (Some(now + 2.hours()), Some(now + 3.hours()));
     let waits = When { opens, closes, splay_seconds: 7_200 }.drawn(now, all).unwrap().unwrap();
-    assert_eq!((waits.begins, waits.splay_seconds), (now + 2.hours() + 3_599.seconds(), 3_599));
+    assert_eq!((waits.begins, waits.splay_seconds), (now + 2.hours() + 3_300.seconds(), 3_300));
     assert_eq!(Some(waits.deadline(1_800)), closes, "it ends with its window");
+    let rest = When { opens: None, closes: Some(now + 100.seconds()), splay_seconds: 60 }.drawn(now, all).unwrap();
+    assert_eq!(rest.unwrap().splay_seconds, 50, "half of a rest shorter than ten minutes stays for the switch");
     let open = When { opens: None, closes, splay_seconds: 0 }.drawn(now, never).unwrap().unwrap();
     assert_eq!((open.begins, open.deadline(1_800), Some(open.deadline(99_999))), (now, now + 30.minutes(), closes));
     let most = When { splay_seconds: u64::MAX, ..When::default() }.drawn(now, all).unwrap().unwrap();

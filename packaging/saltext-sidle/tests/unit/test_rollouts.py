@@ -12,7 +12,7 @@ def record(**more):
     host = {"wave": 0, "to": "2-1", "state": "waiting"}
     return {
         "id": "r1", "epoch": 1, "status": "running", "purpose": "switch", "package": "salt-minion", "release": "2-1", "splay": "1m",
-        "settings": {"install_at_once": 20}, "hosts": {"h1": host, "h2": {**host, "wave": 1}, "h3": {**host, "wave": 4}}, **more,
+        "settings": {"install_at_once": 20, "at_once": 50}, "hosts": {"h1": host, "h2": {**host, "wave": 1}, "h3": {**host, "wave": 4}}, **more,
     }  # fmt: skip
 
 
@@ -99,6 +99,20 @@ class Jobs(unittest.TestCase):
         self.assertEqual((first.function, ids, others), ("sidle.rollback", ["h1", "h3"], ["h2"]))
         self.assertEqual(second.kwarg, {**first.kwarg, "force": True})
         self.assertEqual((first.kwarg["rollout"], first.kwarg["epoch"], first.kwarg["at_window"]), ("r1", 1, True))
+
+    def test_a_wave_that_waits_for_its_window_is_spread_over_the_time_that_it_takes(self):
+        def splays(said="60s", at_once=2, **more):
+            of = record(splay=said, **more)
+            of["settings"]["at_once"] = at_once
+            of["hosts"]["h1"]["wave"] = 0
+            of["hosts"].update({f"h{number}": {**of["hosts"]["h2"], "wave": 1} for number in range(2, 7)})
+            return {ids[0]: job.kwarg["splay"] for job, ids in jobs.of(of, "switch", ["h1", "h2"])}
+
+        self.assertEqual(splays(at_window=True), {"h1": "60s", "h2": "270s"}, "five hosts, two at a time: three times 90 s")
+        self.assertEqual(splays(at_window=True, at_once=5), {"h1": "60s"})
+        self.assertEqual(splays(said="10m", at_window=True), {"h1": "10m"})
+        self.assertEqual(splays(said="soon", at_window=True), {"h1": "soon"}, "the hosts refuse it")
+        self.assertEqual(splays(), {"h1": "60s"}, "the driver itself gives no more orders")
 
     def test_a_way_back_needs_no_maintenance_window(self):
         back = record(id="r1-back", of="r1", purpose="rollback", outside_window=True)

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 import unittest
 from unittest import mock
 
@@ -184,6 +185,26 @@ class Runners(unittest.TestCase):
                 driven.clear()
                 call()
                 self.assertEqual(driven, ["m2"])
+
+    def test_a_word_is_said_to_be_heard_by_a_driver_that_took_it_and_done_here_if_the_driver_ends_without(self):
+        quick = mock.patch.multiple(rollouts, HEARD_SECONDS=0.3, HEARD_PAUSE_SECONDS=0.01)
+        with mock.patch.object(rollouts, "Bus", mock.MagicMock()), quick:
+            self.begun()
+            own = runner._rollouts().records
+
+            def hear():
+                with own.commands("r1"):
+                    pass
+
+            with own.driving("r1"):
+                threading.Timer(0.1, hear).start()
+                self.assertEqual(runner.pause("r1", "lunch"), "the runner that drives rollout r1 has heard it")
+                self.assertIn("has not heard it", runner.pause("r1", "tea"))
+            # It was told as heard, and lost.
+            driving = own.driving("r1")
+            driving.__enter__()
+            threading.Timer(0.1, driving.__exit__, (None, None, None)).start()
+            self.assertEqual(runner.abort("r1", "a wrong release")["status"], "aborted")
 
     def test_a_way_back_goes_outside_of_windows_as_its_caller_or_its_rollout_says(self):
         driven = []

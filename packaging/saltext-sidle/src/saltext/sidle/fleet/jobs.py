@@ -1,10 +1,19 @@
 """The jobs of a rollout: what is ordered from each host."""
 
+import math
 import re
+from collections import Counter
 from typing import NamedTuple
 
 from . import states
 from .states import RolloutError
+
+
+#: So long a switch keeps its masters busy, seconds (docs/rollouts.md, "How long it takes").
+SWITCH_SECONDS = 90
+
+#: The units of a time, as sidle has them, seconds.
+UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Away(Exception):
@@ -20,10 +29,11 @@ class Job(NamedTuple):
 
 def of(record, kind, ids):
     """Returns the jobs that install on these hosts, or switch them: `(job, ids)`. Hosts whose job is the same have one."""
-    make = install if kind == "install" else switch
+    splays = _splays(record) if kind == "switch" else {}
     groups = {}
     for each in ids:
-        job = make(record, record["hosts"][each])
+        host = record["hosts"][each]
+        job = install(record, host) if kind == "install" else switch(record, host, splays[host["wave"]])
         groups.setdefault((job.function, tuple(sorted(job.kwarg.items()))), (job, []))[1].append(each)
     return list(groups.values())
 
@@ -50,10 +60,28 @@ def bytes_of(text):
     return int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]]
 
 
-def switch(record, host):
+def _splays(record):
+    """
+    Returns the splay of each wave. Who waits for a maintenance window begins without the driver: there a splay as long as the wave takes keeps `at_once`.
+    """
+    said, splays = record["splay"], {}
+    for wave, hosts in Counter(host["wave"] for host in record["hosts"].values()).items():
+        batches = math.ceil(hosts / record["settings"]["at_once"])
+        seconds = batches * SWITCH_SECONDS if record.get("at_window") and batches > 1 else 0
+        splays[wave] = said if seconds <= _seconds(said) else f"{seconds}s"
+    return splays
+
+
+def _seconds(text):
+    """Returns the seconds of `90s` or `10m`; hosts refuse what is no time."""
+    found = re.fullmatch(r"([0-9]+)(ms|s|m|h|d)", str(text))
+    return int(found[1]) * UNITS[found[2]] if found else math.inf
+
+
+def switch(record, host, splay):
     """Returns what switches a host, or takes it back."""
     kwarg = {
-        "package": record["package"], "release": host["to"], "splay": record["splay"], "reason": f"rollout {record['id']}",
+        "package": record["package"], "release": host["to"], "splay": splay, "reason": f"rollout {record['id']}",
         "rollout": record["id"], "epoch": record["epoch"],
     }  # fmt: skip
     for name, is_on in (("force", host.get("force")), ("at_window", record.get("at_window")), ("outside_window", record.get("outside_window"))):

@@ -104,11 +104,21 @@ class Records:
             yield
 
     def ask_driver(self, name, act, reason, by=None):
-        """Leaves a command for the driver, behind those that it has not taken yet: `pause`, `resume` or `abort`, and who gives it."""
+        """
+        Leaves a command for the driver, behind those that it has not taken yet: `pause`, `resume` or `abort`, and who gives it. Gives the number of the command.
+        """
         os.makedirs(self._own, mode=0o700, exist_ok=True)
+        number = uuid.uuid4().hex
         with self._commands(name) as file:
             # After what a killed or full one may have left of a line.
-            file.write("\n" + json.dumps([act, reason, by, uuid.uuid4().hex]) + "\n")
+            file.write("\n" + json.dumps([act, reason, by, number]) + "\n")
+        return number
+
+    def is_waiting(self, name, number):
+        """Returns whether nobody has taken the command with this number."""
+        with self._commands(name) as file:
+            file.seek(0)
+            return number in file.read()
 
     @contextlib.contextmanager
     def commands(self, name):

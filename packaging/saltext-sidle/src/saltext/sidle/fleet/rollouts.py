@@ -22,6 +22,12 @@ log = logging.getLogger(__name__)
 #: Seconds to wait for the answer of a minion, unless the configuration says otherwise.
 ANSWER_SECONDS = 20
 
+#: So long a driver is waited for that has not taken a command: it takes them between two steps, and asks the hosts for a while when it ends.
+HEARD_SECONDS = 40
+
+#: So often it is looked whether it has.
+HEARD_PAUSE_SECONDS = 0.5
+
 #: What prevents an act: the message says why.
 ERRORS = (planning.PlanError, RolloutError, names.WrongName, FileError, Away, CardError)
 
@@ -206,11 +212,21 @@ class Rollouts:
             if take_over or self.records.read(name)["status"] != states.HALTED:
                 raise
         # The driver still listens to the switches that were in progress at the halt.
-        self.records.ask_driver(name, *act, self._by)
-        try:
-            return self._continue(name, prepare, act, is_resumed=True)
-        except Driven:
-            return f"the runner that drives rollout {name} goes on within seconds"
+        return self._say(name, act, lambda: self._continue(name, prepare, act, is_resumed=True))
+
+    def _say(self, name, command, act):
+        """Gives a command to the driver of a rollout. Where nobody drives it, or its driver ends without having taken the command, does `act`."""
+        number = self.records.ask_driver(name, *command, self._by)
+        until = time.monotonic() + HEARD_SECONDS
+        while True:
+            try:
+                return act()
+            except Driven:
+                if not self.records.is_waiting(name, number):
+                    return f"the runner that drives rollout {name} has heard it"
+                if time.monotonic() > until:
+                    return f"the runner that drives rollout {name} has not heard it for {HEARD_SECONDS} s: the command waits for it, or for the next one"
+            time.sleep(HEARD_PAUSE_SECONDS)
 
     def _continue(self, name, prepare, act, is_resumed=False):
         """Drives a rollout that is on record, if `prepare` says so; read when nobody else can change it any more. `act`: its name, and how."""
@@ -296,8 +312,8 @@ class Rollouts:
         """Gives a command to the driver, or where no driver runs, applies it to the record: `pause` or `abort`."""
         reason = values.text(str(reason))
         getattr(Rollout(self.records.read(name)), act)(reason)
-        self.records.ask_driver(name, act, reason, self._by)
-        try:
+
+        def apply():
             with self.records.driving(name):
                 record = self.records.read(name)
                 self._apply_commands(record)
@@ -305,9 +321,9 @@ class Rollouts:
                     if record["status"] == states.ABORTED:
                         driver.unclaim(bus, record, list(record["hosts"]))
                     self._tell(record, bus)
-        except Driven:
-            return f"the runner that drives rollout {name} hears of it within seconds"
-        return summary(record)
+                return summary(record)
+
+        return self._say(name, (act, reason), apply)
 
     def summaries(self):
         """Returns the summary of each rollout, or why it cannot be read."""
