@@ -40,7 +40,7 @@ pub struct Request<'a> {
     pub effect: Effect,
     /// Refuse a store on an unfit file system (noexec, network), or install all the same.
     pub hazards: Hazards,
-    /// How late metadata may be that a person carries here, by `stdio:`.
+    /// How late metadata may be that a person carries here, by `stdio:by-hand`.
     pub expiry_by_hand: Expiry,
     /// Gets the fetched bytes so far, and all of them.
     pub fetching: &'a dyn Fn(u64, u64),

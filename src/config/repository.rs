@@ -184,7 +184,7 @@ impl RepositoryFragment {
         let access = match &location {
             Location::Http(_) => Access { ca_files, authorities, client_certificate, token_file, netrc },
             Location::Directory(_) => Access::default(),
-            Location::Stdio => {
+            Location::Stdio | Location::StdioByHand => {
                 let reason = "it is the program that starts a command: settings can't name it";
                 return Err(FetchError::Settings {
                     subject: "`stdio:` in [repository]".to_owned(),
@@ -228,7 +228,7 @@ fn proxy(text: &str) -> Result<Proxy, FetchError> {
     // A proxy is no mirror, but its URL has the same secrets in it.
     match text.replacen("socks5h://", "http://", 1).parse() {
         Ok(Location::Http(_)) => {}
-        Ok(Location::Directory(_) | Location::Stdio) | Err(_) => return Err(wrong()),
+        Ok(Location::Directory(_) | Location::Stdio | Location::StdioByHand) | Err(_) => return Err(wrong()),
     }
     Ok(Proxy::Through(text.parse().map_err(|_| wrong())?))
 }

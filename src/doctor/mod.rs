@@ -123,9 +123,9 @@ fn agents_own(
     let running = checked.agent();
     // A record that cannot be read is a finding of the processes.
     let recorded = on_record(checked.layout, checked.instance).unwrap_or_default();
-    let own =
-        checked.status().map(|status| status.supervisor.pid).into_iter().chain(running.map(|agent| agent.leader.pid));
-    let own: Vec<u32> = own.chain(recorded.iter().map(|leader| leader.pid)).collect();
+    // Not the supervisor: it adopts orphans.
+    let own = running.map(|agent| agent.leader.pid).into_iter().chain(recorded.iter().map(|leader| leader.pid));
+    let own: Vec<u32> = own.collect();
     let reaches = running.map(|agent| agent.reaches.clone()).unwrap_or_default();
     let passed = passed(checked);
     examiner.examine(Case {

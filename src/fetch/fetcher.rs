@@ -158,7 +158,7 @@ impl<'a> Fetcher<'a> {
         self.mirrors.are_directories()
     }
 
-    /// Whether a person carries the repository here (`stdio:`), as a bundle file is carried.
+    /// Whether a person carries the repository here (`stdio:by-hand`), as a bundle file is carried.
     pub fn is_carried(&self) -> bool {
         self.mirrors.are_carried()
     }

@@ -21,6 +21,8 @@ use tracing::debug;
 /// All mirrors, in the order of the settings.
 pub(super) struct Mirrors<'a> {
     all: Vec<Mirror>,
+    /// Whether a person stands behind all of them.
+    by_hand: bool,
     patience: Patience,
     tell: &'a dyn Fn(&Notice),
     pub(super) meter: Meter,
@@ -100,7 +102,7 @@ impl<'a> Mirrors<'a> {
         let all = settings.mirrors.iter().map(|mirror| {
             let place = match &mirror.location {
                 Location::Directory(path) => Place::Directory(path.clone()),
-                Location::Stdio => Place::Stdio(Stdio::default()),
+                Location::Stdio | Location::StdioByHand => Place::Stdio(Stdio::default()),
                 Location::Http(url) => {
                     let client = Http::new(url, &mirror.access, &settings.proxy, &settings.patience, reactor.clone())?;
                     Place::Http(Box::new(client))
@@ -118,7 +120,8 @@ impl<'a> Mirrors<'a> {
         });
         let all = all.collect::<Result<_, FetchError>>()?;
         let meter = Meter::new(settings.rate_limit, &settings.patience);
-        Ok(Self { all, patience: settings.patience, tell, meter })
+        let by_hand = settings.mirrors.iter().all(|mirror| mirror.location == Location::StdioByHand);
+        Ok(Self { all, by_hand, patience: settings.patience, tell, meter })
     }
 
     pub(super) fn tell(&self, notice: &Notice) {
@@ -134,7 +137,7 @@ impl<'a> Mirrors<'a> {
     }
 
     pub(super) fn are_carried(&self) -> bool {
-        self.all.iter().all(|mirror| matches!(mirror.place, Place::Stdio(_)))
+        self.by_hand
     }
 
     pub(super) fn way(&self, index: usize) -> Way {

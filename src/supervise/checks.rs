@@ -32,7 +32,7 @@ impl Supervisor {
             self.health = None;
             return HEALTH_INTERVAL_SHORT;
         };
-        let doubles = self.processes.doubles(which, self.own.pid);
+        let doubles = self.processes.doubles(which);
         let Some(record) = self.processes.of(which) else { return HEALTH_INTERVAL_SHORT };
         let status = AgentStatus {
             release: which.release().cloned(),

@@ -121,6 +121,9 @@ fn obstacle(running: Option<ProcessKind<'_>>, processes: &Processes, to: &Head) 
     if processes.guarded(running).is_none() {
         return impossible(format!("the running {running} has no guard"));
     }
+    if let Some(why) = processes.other_user(running) {
+        return impossible(why);
+    }
     match processes.report(running) {
         None => return impossible(format!("the guard of the running {running} has not reported yet")),
         Some(report) => {

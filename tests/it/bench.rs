@@ -6,8 +6,7 @@ mod load;
 mod soak;
 mod uses;
 
-use crate::support::eventually;
-use crate::support::salt::{Master, Minion, START_SECONDS, tree};
+use crate::support::salt::{Master, Minion, tree};
 use crate::support::scene::{MASTER, RATES, Scene, Wanted};
 use crate::support::stream::{Marks, Plan, Report, Stream, TICKS};
 use std::io::Write as _;
@@ -45,10 +44,7 @@ fn as_a_package(version: &str, rate: f64) {
     let master = Master::start(&tree(MASTER), true);
     let marks = Marks::new();
     let mut minion = Minion::start(&tree(version), "package", &(marks.configuration(&[&master]) + TICKS));
-    eventually(START_SECONDS, "the minion answers", || match master.call_within("10", "package", &["test.ping"]) {
-        answer if answer.contains("True") => Ok(()),
-        answer => Err(answer),
-    });
+    master.hears(&["package"]);
     marks.started(1);
     let stream = Stream::begin("package", &marks, &[&master], &Plan::of(rate));
     stream.run(AROUND_SECONDS);

@@ -129,7 +129,7 @@ pub fn open<'a>(
 
 /// Refuses `stdio:` where standard output is for people, and a second `stdio:`: there is one program at the other end.
 pub fn refuse_talk_with_people(context: &Context, places: &[Location]) -> Result<(), Report> {
-    match places.iter().filter(|place| **place == Location::Stdio).count() {
+    match places.iter().filter(|place| place.is_stdio()).count() {
         0 => Ok(()),
         _ if !context.output.is_json() => Err(usage(
             "cannot fetch from stdio: without --json: standard output is for people then",

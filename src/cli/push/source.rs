@@ -28,7 +28,7 @@ pub(super) fn open(context: &Context, arguments: &PushArguments, fingerprint: &D
         match named.parse::<Location>()? {
             Location::Directory(path) => directory(&path)?,
             location @ Location::Http(_) => directory(&copied(context, arguments, location, fingerprint)?)?,
-            Location::Stdio => return Err(not_here(named)),
+            Location::Stdio | Location::StdioByHand => return Err(not_here(named)),
         }
     } else if named.ends_with(':') {
         return Err(not_here(named));

@@ -133,7 +133,7 @@ impl<'a> Setup<'a> {
         let location: Location = arguments.repository.parse()?;
         refuse_talk_with_people(context, std::slice::from_ref(&location))?;
         let ca = match (&arguments.ca, &location) {
-            (Some(_), Location::Directory(_) | Location::Stdio) => {
+            (Some(_), Location::Directory(_) | Location::Stdio | Location::StdioByHand) => {
                 return Err(usage(
                     format!("cannot use --ca with {location}: no server is asked, so there is no certificate"),
                     "leave out --ca, or name the repository by https://",
@@ -207,7 +207,7 @@ impl<'a> Setup<'a> {
 
     /// Whether the repository is no place to come back to.
     fn is_for_once(&self) -> bool {
-        self.location == Location::Stdio
+        self.location.is_stdio()
     }
 
     fn is_named_by(&self, settings: &Settings) -> Result<bool, Report> {

@@ -17,10 +17,14 @@ pub enum Location {
     Directory(PathBuf),
     /// `stdio:`: the program that started this one, which answers over standard input and standard output.
     Stdio,
+    /// `stdio:by-hand`: the same. A person stands behind it, so that its metadata is judged like that of a bundle file.
+    StdioByHand,
 }
 
 /// The location of a repository behind standard input and standard output.
 const STDIO: &str = "stdio:";
+/// The same by hand.
+const STDIO_BY_HAND: &str = "stdio:by-hand";
 /// Its name in messages.
 pub(in crate::fetch) const STANDARD_INPUT: &str = "standard input";
 
@@ -34,8 +38,10 @@ impl FromStr for Location {
             reason: reason.to_owned(),
             hint: hint.map(str::to_owned),
         };
-        if text == STDIO {
-            return Ok(Self::Stdio);
+        match text {
+            STDIO => return Ok(Self::Stdio),
+            STDIO_BY_HAND => return Ok(Self::StdioByHand),
+            _ => {}
         }
         if text.trim().is_empty() {
             return Err(FetchError::Settings {
@@ -68,10 +74,15 @@ impl FromStr for Location {
 }
 
 impl Location {
+    /// Whether the program that started this one is asked.
+    pub fn is_stdio(&self) -> bool {
+        matches!(self, Self::Stdio | Self::StdioByHand)
+    }
+
     /// The mirror's name in messages.
     pub(in crate::fetch) fn name(&self) -> String {
         match self {
-            Self::Stdio => STANDARD_INPUT.to_owned(),
+            Self::Stdio | Self::StdioByHand => STANDARD_INPUT.to_owned(),
             Self::Http(_) | Self::Directory(_) => self.to_string(),
         }
     }
@@ -93,6 +104,7 @@ impl fmt::Display for Location {
             Self::Http(url) => formatter.write_str(url.as_str().trim_end_matches('/')),
             Self::Directory(path) => write!(formatter, "file://{}", path.display()),
             Self::Stdio => formatter.write_str(STDIO),
+            Self::StdioByHand => formatter.write_str(STDIO_BY_HAND),
         }
     }
 }
@@ -198,7 +210,7 @@ mod tests {
         let printed = |text: &str| text.parse::<Location>().unwrap().to_string();
         assert_eq!(printed("https://repo.example/a/"), "https://repo.example/a");
         assert_eq!(printed("file:///mnt/a%20b"), "file:///mnt/a b");
-        assert_eq!(printed("stdio:"), "stdio:");
+        assert!(["stdio:", "stdio:by-hand"].iter().all(|text| printed(text) == *text));
         assert!(["stdio:/", "stdio://", "stdio:x"].iter().all(|bad| bad.parse::<Location>().is_err()));
     }
 }

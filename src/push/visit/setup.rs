@@ -34,7 +34,7 @@ impl Visit<'_> {
     pub(super) fn setup(&mut self, path: &str) -> Result<(), Report> {
         self.step(Step::Setup);
         let push = self.push;
-        let mut words = self.setup_words(path, "stdio:");
+        let mut words = self.setup_words(path, "stdio:by-hand");
         if let Some(release) = &push.release {
             words.extend(["--release".to_owned(), release.to_string()]);
         }

@@ -9,7 +9,7 @@ use crate::layout::Layout;
 use crate::name::InstanceName;
 use crate::os::OsError;
 use crate::os::dir::Dir;
-use crate::os::proc_fs;
+use crate::os::{proc_fs, process};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -35,22 +35,39 @@ impl Gatekeeper {
         &self.path
     }
 
-    /// Makes the directories. `owner`: the user of the guards, if it is not the user of this process.
+    /// The user to whom the guards' directories belong; None: there are none.
+    pub fn owner(&self) -> Option<u32> {
+        Some(Dir::open_if_exists(&self.path).ok()??.stat(CLAIMS_NAME).ok()??.uid)
+    }
+
+    /// Makes the directories. `owner`: the user of the guards, if it is not the user of this process. If they were another user's, what that user has left for
+    /// the next process is removed: it is nobody's word any more.
     pub fn prepare(&mut self, owner: Option<u32>) -> Result<(), OsError> {
+        let owner = owner.unwrap_or_else(process::user);
         let gate = Dir::open_or_create(&self.path, DIRECTORY_MODE)?;
         for name in [CLAIMS_NAME, SLOTS_NAME, HANDOVER_NAME] {
             let directory = gate.child_or_create(name, DIRECTORY_MODE)?;
-            if let Some(owner) = owner {
-                directory.set_owner(owner)?;
+            if directory.stat_self()?.uid == owner {
+                continue;
+            }
+            directory.set_owner(owner)?;
+            if name == CLAIMS_NAME {
+                continue;
+            }
+            for left in directory.names()? {
+                let is_of_the_former = directory.stat(&left)?.is_some_and(|stat| stat.uid != owner);
+                if is_of_the_former {
+                    directory.remove_tree(&left)?;
+                }
             }
         }
         // The guards need this file when the file system is full, so it is made early. Jobs run without it, so its failure is ignored.
         if gate.stat(OWED_NAME)?.is_none() {
             let _ = gate.create_file(OWED_NAME, LOCK_MODE);
         }
-        match (gate.stat(OWED_NAME)?, owner) {
-            (Some(file), Some(owner)) => gate.set_owner_of(OWED_NAME, owner, file.gid),
-            (Some(_) | None, _) => Ok(()),
+        match gate.stat(OWED_NAME)? {
+            Some(file) if file.uid != owner => gate.set_owner_of(OWED_NAME, owner, file.gid),
+            Some(_) | None => Ok(()),
         }
     }
 
@@ -169,6 +186,36 @@ mod tests {
             }
         }
         assert!(gate.stat(OWED_NAME).unwrap().is_some() && gate.stat(CLAIMS_NAME).unwrap().is_some());
+    }
+
+    /// A schedule that the minion's user left there was taken up, and run, by root's minion.
+    #[test]
+    fn the_next_user_finds_nothing_of_the_former_one() {
+        let root = tempfile::tempdir().unwrap();
+        let mut gatekeeper = Gatekeeper::new(&Layout::new(root.path()), &"salt-minion".parse().unwrap());
+        assert_eq!(gatekeeper.owner(), None);
+        // Only root can give files away: else it is the same user, whose files stay.
+        let former = if process::user() == 0 { 1 } else { process::user() };
+        gatekeeper.prepare(Some(former)).unwrap();
+        assert_eq!(gatekeeper.owner(), Some(former));
+        let gate = Dir::open(gatekeeper.path()).unwrap();
+        let left = [(CLAIMS_NAME, "any_1"), (SLOTS_NAME, "1.json"), (HANDOVER_NAME, "x.json")];
+        for (directory, name) in left {
+            let directory = gate.child(directory).unwrap();
+            directory.write_atomic(name, b"{}", FILE_MODE).unwrap();
+            directory.set_owner_of(name, former, rustix::process::getgid().as_raw()).unwrap();
+        }
+        gate.child(SLOTS_NAME).unwrap().write_atomic("own.json", b"{}", FILE_MODE).unwrap();
+        gatekeeper.prepare(Some(former)).unwrap();
+        assert!(left.iter().all(|(directory, name)| gate.child(*directory).unwrap().stat(*name).unwrap().is_some()));
+        gatekeeper.prepare(None).unwrap();
+        for (directory, name) in left {
+            let stays = directory == CLAIMS_NAME || former == process::user();
+            assert_eq!(gate.child(directory).unwrap().stat(name).unwrap().is_some(), stays, "{directory}/{name}");
+            assert_eq!(gate.stat(directory).unwrap().unwrap().uid, process::user(), "{directory}");
+        }
+        assert_eq!(gate.stat(OWED_NAME).unwrap().unwrap().uid, process::user());
+        assert!(gate.child(SLOTS_NAME).unwrap().stat("own.json").unwrap().is_some());
     }
 
     #[test]

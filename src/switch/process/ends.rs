@@ -132,7 +132,9 @@ impl Processes {
                 continue;
             }
             let report = self.gate.report(running.record.leader.pid);
-            running.refresh_core(report.as_ref());
+            if !running.refresh_core(report.as_ref()) && running.agent.is_ok() {
+                running.keep_its_first_children()?;
+            }
             news |= !running.record.being_ended;
             running.record.being_ended = true;
         }
@@ -315,6 +317,91 @@ mod tests {
         fn watches(&self) -> Vec<PathBuf> {
             Vec::new()
         }
+    }
+
+    /// An agent that cannot tell its own processes yet.
+    struct Young;
+
+    impl Agent for Young {
+        fn core(&self, _: Subject<'_>) -> Result<Vec<Identity>, AgentError> {
+            Err(AgentError::new("it has just begun"))
+        }
+
+        fn activity(&self, _: Subject<'_>) -> Activity {
+            Activity::Idle
+        }
+
+        fn health(&self, _: Subject<'_>) -> Health {
+            Health::Unknown("it has just begun".to_owned())
+        }
+
+        fn watches(&self) -> Vec<PathBuf> {
+            Vec::new()
+        }
+    }
+
+    /// Of a minion as another user than root the main process went on without its parent, took jobs, and was named by nobody.
+    #[test]
+    fn a_process_that_is_ended_before_its_main_is_known_leaves_no_main_behind() {
+        let root = tempfile::tempdir().unwrap();
+        let (mut processes, leaders) = two(root.path());
+        let (mut child, leader) = parent();
+        let main = proc_fs::children(leader.pid).unwrap().remove(0);
+        let main = Identity::of_process(&main).unwrap();
+        let running = &mut processes.running[0];
+        (running.record.leader, running.record.core) = (leader.clone(), vec![leader.clone()]);
+        running.agent = Ok(Box::new(Young));
+        let end = clock::since_boot() + Duration::from_secs(10);
+        while !processes.end_all_but(&[]).unwrap() || main.is_alive().unwrap() {
+            assert!(clock::since_boot() < end, "{main:?} lives");
+            let _ = child.try_wait().unwrap();
+        }
+        leaders.iter().for_each(kill);
+    }
+
+    #[test]
+    fn a_process_of_another_user_than_the_configured_one_shares_the_gate_with_none() {
+        let root = tempfile::tempdir().unwrap();
+        let (mut processes, leaders) = two(root.path());
+        let old = "1.0-1".parse().unwrap();
+        let incumbent = ProcessKind::Incumbent { release: &old, switch: None };
+        let told = |processes: &mut Processes, user| {
+            processes.running[0].agent = Ok(Box::new(Known { services: false, user: Some(user) }));
+            processes.other_user(incumbent)
+        };
+        assert_eq!(told(&mut processes, "daemon"), None, "there is no gate");
+        processes.gate.prepare(None).unwrap();
+        let own: &'static str = Box::leak(crate::os::account::user_name(process::user()).into_boxed_str());
+        assert_eq!(told(&mut processes, own), None);
+        let why = told(&mut processes, "daemon").unwrap();
+        assert!(why.contains(&format!("works as {own}")) && why.contains("names daemon"), "{why}");
+        leaders.iter().for_each(kill);
+    }
+
+    /// What a minion of Salt has accepted at its `process_count_max` is in its memory alone.
+    #[test]
+    fn what_is_accepted_and_not_begun_is_no_idleness() {
+        let root = tempfile::tempdir().unwrap();
+        let (mut processes, leaders) = two(root.path());
+        let report = |jobs: &str| {
+            let text = format!(
+                r#"{{"leader": 7, "pid": 8, "start_time": 1, "wrapped": ["x"], "overlap": null, "serial": 1, "role": "active",
+                "singletons": true, "announced": true, "prove": 0, "jobs": [{jobs}], "held": 0, "returning": 0, "peers": [], "updated": 1.0}}"#
+            );
+            GuardReport::parse(text.as_bytes()).unwrap()
+        };
+        let running = &mut processes.running[0];
+        running.agent = Ok(Box::new(Known { services: false, user: None }));
+        let [waits, runs] = [8, 9].map(|pid| format!(r#"{{"id": "20", "what": "test.sleep", "pid": {pid}}}"#));
+        assert_eq!(running.activity(None), Activity::Idle);
+        assert_eq!(running.activity(Some(&report(""))), Activity::Idle);
+        assert!(matches!(running.activity(Some(&report(&waits))), Activity::Busy(jobs) if jobs[0].id == "20"));
+        assert_eq!(
+            running.activity(Some(&report(&runs))),
+            Activity::Idle,
+            "the agent itself knows whether that still runs"
+        );
+        leaders.iter().for_each(kill);
     }
 
     #[test]

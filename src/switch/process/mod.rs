@@ -20,7 +20,7 @@ use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
 use crate::os::environment::Passed;
 use crate::os::process::{self, Identity, Input, Priority};
-use crate::os::{OsError, children, clock, notify, proc_fs};
+use crate::os::{OsError, account, children, clock, notify, proc_fs};
 use crate::store::Store;
 use crate::switch::gate::gatekeeper::Gatekeeper;
 use crate::switch::gate::roles::Guarded;
@@ -274,15 +274,23 @@ impl Processes {
         self.usable_mut(which).map(|running| running.activity(report.as_ref()))
     }
 
+    /// Why a new process cannot run beside this one: it would work as another user, to whom the files of the gate belong from then on.
+    pub fn other_user(&self, which: ProcessKind<'_>) -> Option<String> {
+        let running = self.usable(which)?;
+        let (present, next) = (self.gate.owner()?, running.agent.as_ref().ok()?.user()?);
+        let differs = process::user_number(&next).is_some_and(|next| next != present);
+        differs.then(|| format!("it works as {}, and the configuration names {next}", account::user_name(present)))
+    }
+
     /// The health of a process. `prove`: the round trip that its guard has to have made.
     pub fn health(&mut self, which: ProcessKind<'_>, prove: Option<u64>) -> Option<Health> {
         let report = self.report(which);
         self.usable_mut(which).map(|running| running.health(report.as_ref(), prove))
     }
 
-    /// The agents on this host that are this one once more, and that `supervisor` did not start.
-    pub fn doubles(&mut self, which: ProcessKind<'_>, supervisor: u32) -> Vec<String> {
-        let own: Vec<u32> = self.records().map(|record| record.leader.pid).chain([supervisor]).collect();
+    /// The agents on this host that are this one once more, and belong to no process on record. The supervisor adopts orphans: that it is their parent says nothing.
+    pub fn doubles(&mut self, which: ProcessKind<'_>) -> Vec<String> {
+        let own: Vec<u32> = self.records().map(|record| record.leader.pid).collect();
         let observer = self.usable_mut(which).and_then(|running| running.observer().ok());
         observer.map_or_else(Vec::new, |agent| agent.doubles(&own))
     }

@@ -213,7 +213,10 @@ impl Running {
     pub(in crate::switch) fn activity(&mut self, report: Option<&GuardReport>) -> Activity {
         let leader = self.record.leader.clone();
         let subject = Subject { leader: &leader, report, prove: None };
-        self.observer().map_or_else(Activity::Unknown, |agent| agent.activity(subject))
+        match self.observer().map_or_else(Activity::Unknown, |agent| agent.activity(subject)) {
+            Activity::Idle => accepted(report),
+            known => known,
+        }
     }
 
     pub(in crate::switch) fn health(&mut self, report: Option<&GuardReport>, prove: Option<u64>) -> Health {
@@ -223,13 +226,29 @@ impl Running {
         self.observer().map_or_else(Health::Unknown, |agent| agent.health(subject))
     }
 
-    /// Records the processes of the agent itself, while the leader is alive to find them.
-    pub(in crate::switch) fn refresh_core(&mut self, report: Option<&GuardReport>) {
+    /// Records the processes of the agent itself, while the leader is alive to find them. False: the agent could not tell them.
+    pub(in crate::switch) fn refresh_core(&mut self, report: Option<&GuardReport>) -> bool {
         let leader = self.record.leader.clone();
         let subject = Subject { leader: &leader, report, prove: None };
-        if let Ok(Ok(core)) = self.observer().map(|agent| agent.core(subject)) {
+        let core = self.observer().map(|agent| agent.core(subject));
+        let is_known = matches!(core, Ok(Ok(_)));
+        if let Ok(Ok(core)) = core {
             self.record.core = core;
         }
+        is_known
+    }
+
+    /// Records the children of a leader that has just begun: the agent cannot tell its own processes yet, and has no job. Its main process would live on without its
+    /// leader, for ever where it works as another user than root. The leader starts no more.
+    pub(in crate::switch) fn keep_its_first_children(&mut self) -> Result<(), OsError> {
+        if self.record.core.iter().any(|identity| *identity != self.record.leader) {
+            return Ok(());
+        }
+        self.record.leader.signal(SignalNumber::STOP)?;
+        for child in proc_fs::children(self.record.leader.pid)? {
+            self.record.remains.push(Identity::of_process(&child)?);
+        }
+        Ok(())
     }
 
     pub(in crate::switch) fn thaw(&self) -> Result<(), OsError> {
@@ -335,6 +354,15 @@ impl Running {
             clock::sleep(FREEZE_RETRY_INTERVAL);
         }
     }
+}
+
+/// The jobs that a process has accepted and not begun: they wait in its memory (a minion of Salt up to 3006.20 and 3007.12, at its `process_count_max`), where
+/// its guard alone sees them. They are its first process's own.
+fn accepted(report: Option<&GuardReport>) -> Activity {
+    let jobs: Vec<Job> = report.map_or_else(Vec::new, |report| {
+        report.jobs.iter().filter(|job| job.pid == Some(report.pid)).cloned().collect()
+    });
+    if jobs.is_empty() { Activity::Idle } else { Activity::Busy(jobs) }
 }
 
 /// Describes an activity for people; None: idle.

@@ -1,6 +1,6 @@
 //! `--repository stdio:`: the program that starts sidle has the repository, and is believed no more than any mirror.
 
-use crate::support::answers::{Then, answering, honestly, send, wanted};
+use crate::support::answers::{Then, answering, answering_as, honestly, send, wanted};
 use crate::support::stage::{Author, DEMO, Host, sidle, text};
 use serde_json::{Value, json};
 use std::fs;
@@ -104,7 +104,13 @@ fn what_a_person_carries_may_be_older_than_what_the_host_has_seen() {
     let mirror = host.sidle(&["install", DEMO, "--repository", &place(&older)]);
     assert!(mirror.code == Some(7) && mirror.stderr.contains("timestamp.json"), "{mirror:?}");
 
+    let by_hand = |host: &Host, what: &str| {
+        answering_as("stdio:by-hand", host, &["install", what], |request, pipe| honestly(&older, request, pipe)).1
+    };
+    // A program that nobody stands behind is a mirror, too.
     let (_, ran) = answering(&host, &["install", DEMO], |request, pipe| honestly(&older, request, pipe));
+    assert!(ran.code == Some(7) && ran.stdout.contains("timestamp.json"), "{ran:?}");
+    let ran = by_hand(&host, DEMO);
     assert_eq!((ran.code, &ran.json()["release"]), (Some(0), &json!("1.0-1")), "{ran:?}");
     assert!(ran.stderr.contains("is older than the trusted metadata"), "{ran:?}");
 
@@ -116,10 +122,9 @@ fn what_a_person_carries_may_be_older_than_what_the_host_has_seen() {
     }
     let withdrawn = Host::new(&author);
     withdrawn.sidle(&["install", &newest, "--repository", &place(&author.repository())]).ok();
-    let old = format!("{DEMO}@1.0-1");
-    let (_, ran) = answering(&withdrawn, &["install", &old], |request, pipe| honestly(&older, request, pipe));
+    let ran = by_hand(&withdrawn, &format!("{DEMO}@1.0-1"));
     assert!(ran.code == Some(7) && ran.stdout.contains("withdrawn"), "{ran:?}");
-    let (_, ran) = answering(&withdrawn, &["install", DEMO], |request, pipe| honestly(&older, request, pipe));
+    let ran = by_hand(&withdrawn, DEMO);
     assert!(ran.code == Some(1) && ran.stdout.contains("1.1-1"), "{ran:?}");
 }
 

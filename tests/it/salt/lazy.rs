@@ -1,8 +1,7 @@
 //! Promise 1 on real Salt: the running minion never sees another release's files, neither when one is installed nor when `current` moves. The
 //! control, a minion started through `current`, does.
 
-use crate::support::eventually;
-use crate::support::salt::{Master, SHORT_KEY, START_SECONDS, tree, tree_of_python};
+use crate::support::salt::{Master, SHORT_KEY, tree, tree_of_python};
 use crate::support::stage::{Author, Host, SALT};
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -63,13 +62,6 @@ fn wrong(master: &Master, calls: &[(&[&str], &str)]) -> Vec<String> {
         .collect()
 }
 
-fn answers(master: &Master) {
-    eventually(START_SECONDS, "the minion answers", || match master.call("lazy", &["test.ping"]) {
-        answer if answer.contains("True") => Ok(()),
-        answer => Err(answer),
-    });
-}
-
 /// A process that finds its files through `current` loads half of itself from another release.
 #[test]
 fn modules_never_used_before_load_from_the_old_release_after_an_install_and_after_current_moved() {
@@ -81,7 +73,7 @@ fn modules_never_used_before_load_from_the_old_release_after_an_install_and_afte
     host.install(&old).ok();
     let supervisor = host.supervise_instance(SALT);
     host.sidle(&["switch", SALT]).ok();
-    answers(&master);
+    master.hears(&["lazy"]);
 
     host.install(&new).ok();
     assert_eq!(wrong(&master, &CALLS[..10]), Vec::<String>::new(), "after the install");
@@ -99,7 +91,7 @@ fn modules_never_used_before_load_from_the_old_release_after_an_install_and_afte
     let log = fs::File::create(host.path("control.log")).unwrap();
     control.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).process_group(0);
     let mut control = control.spawn().unwrap();
-    answers(&master);
+    master.hears(&["lazy"]);
     host.sidle(&["test-flip", SALT, &format!("{NEW}-1")]).ok();
     // One unanswered call is enough; each takes its whole patience.
     let failed = wrong(&master, &CALLS[..2]);

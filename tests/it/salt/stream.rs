@@ -19,10 +19,7 @@ const RELEASE: &str = "3008.5";
 const STOP_SECONDS: u64 = 90;
 
 fn answers(master: &Master) {
-    eventually(START_SECONDS, "the minion answers", || match master.call_within("10", "judged", &["test.ping"]) {
-        answer if answer.contains("True") => Ok(()),
-        answer => Err(answer),
-    });
+    master.hears(&["judged"]);
 }
 
 #[test]

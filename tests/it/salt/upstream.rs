@@ -143,6 +143,7 @@ pub(super) fn salt_pip(host: &PackagedHost, variables: &[&str], names: &[&str]) 
 /// A job sees exactly these.
 fn sees(host: &PackagedHost, when: &str, wanted: &[(&str, &str)]) {
     let wanted: Vec<String> = wanted.iter().map(|(name, answer)| format!("{name}={answer};")).collect();
+    host.master.hears(&[ID]);
     eventually(START_SECONDS, when, || {
         let said = host.master.call_within("10", ID, &["site_extras.versions"]);
         match said.split_once(": ").map(|(_, said)| said.trim()) {

@@ -20,10 +20,20 @@ pub enum Then {
 pub fn answering(
     host: &Host,
     arguments: &[&str],
+    answer: impl FnMut(&Value, &mut dyn Write) -> Then,
+) -> (Vec<Value>, Ran) {
+    answering_as("stdio:", host, arguments, answer)
+}
+
+/// The same under this name of the repository.
+pub fn answering_as(
+    repository: &str,
+    host: &Host,
+    arguments: &[&str],
     mut answer: impl FnMut(&Value, &mut dyn Write) -> Then,
 ) -> (Vec<Value>, Ran) {
     let mut command = Command::new(SIDLE);
-    command.args(["--root", text(&host.root()), "--json"]).args(arguments).args(["--repository", "stdio:"]);
+    command.args(["--root", text(&host.root()), "--json"]).args(arguments).args(["--repository", repository]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut input = child.stdin.take();

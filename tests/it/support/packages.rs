@@ -158,6 +158,7 @@ impl PackagedHost {
 
     /// Waits until a minion of this version answers.
     pub fn answers(&self, version: &str) {
+        self.master.hears(&[ID]);
         eventually(START_SECONDS, &format!("{version} answers"), || {
             match self.master.call_within("10", ID, &["test.version"]) {
                 answer if answer.contains(version) => Ok(()),

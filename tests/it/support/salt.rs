@@ -42,6 +42,26 @@ for words in json.loads(sys.argv[4]):
     print(repr(client.cmd(sys.argv[2], words[0], given, timeout=int(sys.argv[3]))))
 ";
 
+/// Publishes `test.ping` again and again until each of these minions has returned one; says who has not.
+const HEARS: &str = "import sys, time
+import salt.client
+client = salt.client.LocalClient(sys.argv[1])
+silent, until = set(sys.argv[3:]), time.monotonic() + float(sys.argv[2])
+while silent and time.monotonic() < until:
+    try:
+        job = client.run_job(sorted(silent), 'test.ping', tgt_type='list')
+    except Exception as error:
+        print(error, file=sys.stderr)
+        job = None
+    again = time.monotonic() + 3
+    while silent and time.monotonic() < again:
+        if job:
+            silent -= set(client.get_cache_returns(job['jid']))
+        time.sleep(0.1)
+if silent:
+    sys.exit('no answer of ' + ', '.join(sorted(silent)))
+";
+
 const LOOPBACK: &str = "127.0.0.1";
 
 /// The tree of a Salt version, as `scripts/trees` keeps it: built if it isn't there.
@@ -389,6 +409,14 @@ impl Master {
         let answers: Vec<String> = String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
         assert_eq!(answers.len(), calls.len(), "{output:?}");
         answers
+    }
+
+    /// Waits until these minions answer. A minion that does not listen yet misses a job, and `salt` waits a minute for what never comes.
+    pub fn hears(&self, minions: &[&str]) {
+        let mut command = Command::new(self.tree.join("bin/python3"));
+        command.args(["-E", "-s", "-B", "-c", HEARS]).arg(self.root.path().join("etc/master"));
+        let output = command.arg(START_SECONDS.to_string()).args(minions).output().unwrap();
+        assert!(output.status.success(), "{}\n{}", String::from_utf8_lossy(&output.stderr), self.log());
     }
 
     /// Publishes a job and waits for nothing; gives its id.

@@ -4,7 +4,7 @@ use super::eventually;
 use super::leftovers;
 use super::minions;
 use super::mounts::Mounted;
-use super::salt::{Master, Minion, START_SECONDS, Tree, own_user, runs_here, tree};
+use super::salt::{Master, Minion, Tree, own_user, runs_here, tree};
 use super::stage::{Author, Host, Ran, SALT, SIDLE, Supervisor, VENV_SALT};
 use super::stream::{Marks, Plan, Report, Stream, TICKS, calibrate};
 use serde_json::Value;
@@ -299,16 +299,8 @@ impl Scene {
     /// Waits until the minion answers every master that it listens to at the start.
     pub fn answers(&self) {
         for master in &self.masters[..self.heard] {
-            Self::answers_to(master);
+            master.hears(&[ID]);
         }
-    }
-
-    /// Waits until the minion answers this master.
-    pub fn answers_to(master: &Master) {
-        eventually(START_SECONDS, "the minion answers", || match master.call_within("10", ID, &["test.ping"]) {
-            answer if answer.contains("True") => Ok(()),
-            answer => Err(answer),
-        });
     }
 
     /// The minion's configuration directory.

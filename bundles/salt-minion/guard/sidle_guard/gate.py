@@ -71,6 +71,8 @@ class Gate:
         self._judged = collections.OrderedDict()
         self.owed = OwedClaims(claims)
         self._last_role = None
+        # When this process became the active one; what came before may run in the other one.
+        self._active_since = 0.0
         self._complained = False
 
     def arrive(self, minion, data):
@@ -131,6 +133,7 @@ class Gate:
         self.owed.look(self.beside())
         role = self.role()
         if role == "active" and self._last_role != "active":
+            self._active_since = time.monotonic()
             # The next trial begins without the jobs of the last one.
             for peer in self.peers.values():
                 peer.taken.clear()
@@ -167,7 +170,8 @@ class Gate:
         if verdict != RUN:
             return verdict
         both = (held.claim, claim_files.name(ANY_PEER, held.jid))
-        if role != "active" and not lost and waited < OWED_SECONDS and self.claims.others_owe():
+        came_before = role != "active" or held.since < self._active_since
+        if came_before and not lost and waited < OWED_SECONDS and self.claims.others_owe():
             return HOLD  # It may be running there; its claim is made as soon as there is room.
         taken = []
         try:

@@ -21,7 +21,7 @@ from .queues import Queues
 from .report import Others, ReportFile
 from .roles import RolesFile, started_by_switch
 from .singletons import Singletons
-from .slot import seconds_since_boot
+from .slot import seconds_since_boot, start_time
 from .subscriptions import Subscriptions
 from .uses import Uses, file_of
 
@@ -192,7 +192,14 @@ class Guard:
         self.loop.remove_timeout(self._next_tick)
         self._tick()
 
+    def _leave_with_leader(self):
+        """End this process if Salt's first process is gone. Salt does that itself, but as root only: an orphan would go on taking jobs."""
+        if os.getuid() != 0 and self.slot.leader != os.getpid() and start_time(self.slot.leader) is None:
+            log.error("sidle-guard: the first process of this minion is gone, so it ends")
+            os._exit(1)
+
     def _look(self):
+        self._leave_with_leader()
         self.jobs.look()
         role = self.role()
         roles = self.roles()

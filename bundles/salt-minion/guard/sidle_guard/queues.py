@@ -12,7 +12,7 @@ import os
 import sys
 import time
 
-from .slot import seconds_since_boot, start_time
+from .slot import is_trusted, seconds_since_boot, start_time
 
 log = logging.getLogger(__name__)
 NONE, ONE, BY_MASTER = "none", "one for all masters", "one for each master"
@@ -193,9 +193,10 @@ class Queues:
         slots = guard.slot.path("slots")
         for name in os.listdir(slots) if os.path.isdir(slots) else ():
             if name.endswith(".json") and name != f"{guard.slot.leader}.json":
-                with contextlib.suppress(OSError, ValueError), open(os.path.join(slots, name), encoding="utf-8") as file:
+                path = os.path.join(slots, name)
+                with contextlib.suppress(OSError, ValueError), open(path, encoding="utf-8") as file:
                     report = json.load(file)
-                    if "queue_layout" in report:
+                    if "queue_layout" in report and is_trusted(path):
                         self._former.append(report)
         self._former.sort(key=lambda report: report.get("updated", 0.0))
         last = self._former[-1:] if first and guard.started_by_switch() else []

@@ -7,7 +7,7 @@ import signal
 import time
 
 from . import events, handover
-from .slot import replace_file, seconds_since_boot
+from .slot import is_trusted, replace_file, seconds_since_boot
 
 log = logging.getLogger(__name__)
 # A former holder that hangs is not waited for any longer.
@@ -160,6 +160,8 @@ class Singletons:
             if name in (f"{guard.slot.leader}.json",) or not name.endswith(".json"):
                 continue
             try:
+                if not is_trusted(os.path.join(directory, name)):
+                    raise ValueError("it is another user's")
                 with open(os.path.join(directory, name), encoding="utf-8") as file:
                     found = handover.decode(file.read())
             except (OSError, ValueError) as error:

@@ -59,9 +59,19 @@ def start_time(pid):
 
 
 def replace_file(path, content, mode=0o644):
-    """Replace a file in one step."""
+    """Replace a file in one step, never through a link: the directory may have been another user's."""
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".tmp-{name.removesuffix('.json')}")
-    with open(temporary, "w", encoding="utf-8", opener=lambda p, flags: os.open(p, flags, mode)) as file:
+    try:
+        os.unlink(temporary)
+    except FileNotFoundError:
+        pass
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(temporary, flags, mode), "w", encoding="utf-8") as file:
         file.write(content)
     os.rename(temporary, path)
+
+
+def is_trusted(path):
+    """Whether a file is of this process's user or of root: what another user has left at the gate is nobody's word."""
+    return os.lstat(path).st_uid in (0, os.geteuid())

@@ -104,20 +104,20 @@ class Count:
         days[day] = days.get(day, 0) + number
         return is_new
 
-    def bound(self, now):
-        """Forget old days, and the oldest ones while there is too much."""
+    def bound(self):
+        """Forget the oldest days, and more of them while there is too much. By their number: a clock that was wrong for once must not empty the count."""
         pairs = {}
         for names in self.uses.values():
             for days in names.values():
                 for day in days:
                     pairs[day] = pairs.get(day, 0) + 1
-        kept = {day for day in self.days | set(pairs) if now - DAYS < day <= now}
+        kept = set(sorted(self.days | set(pairs))[-DAYS:])
         total = sum(pairs.get(day, 0) for day in kept)
         for day in sorted(kept):
             if total <= MOST_PAIRS:
                 break
-            if day == now:
-                self.cut = now
+            if day == max(kept):
+                self.cut = day
                 break
             total -= pairs.get(day, 0)
             kept.discard(day)

@@ -259,7 +259,7 @@ class Uses:
         if self.count is None:
             return
         self.written = now
-        self.count.bound(today())
+        self.count.bound()
         replace_file(self.path, self.count.text(), 0o600)
         self.unwritten, self.has_new = {}, False
 

@@ -319,6 +319,11 @@ class GateTest(unittest.TestCase):
         self.age()
         self.gate.look_again()
         self.assertEqual((self.ran, len(self.gate.held)), ([], 1))
+        # Also by a process that has become active since: it ran what the other one was still at. What comes then is its own.
+        self.role = "active"
+        self.gate.look_again()
+        self.assertEqual((self.ran, len(self.gate.held)), ([], 1))
+        self.assertEqual(self.arrive("2"), gate.RUN)
         os.write(go[1], b".")
         os.waitpid(other, 0)
         self.gate.look_again()
@@ -783,6 +788,26 @@ class EventsTest(unittest.TestCase):
 
 
 class SlotTest(unittest.TestCase):
+    def test_a_file_is_replaced_and_never_what_a_link_in_its_way_leads_to(self):
+        with tempfile.TemporaryDirectory() as place:
+            victim = os.path.join(place, "victim")
+            with open(victim, "w", encoding="utf-8") as file:
+                file.write("kept")
+            os.symlink(victim, os.path.join(place, ".tmp-7"))
+            slot.replace_file(os.path.join(place, "7.json"), "{}")
+            for path, content in ((victim, "kept"), (os.path.join(place, "7.json"), "{}")):
+                with open(path, encoding="utf-8") as file:
+                    self.assertEqual(file.read(), content)
+            self.assertEqual(sorted(os.listdir(place)), ["7.json", "victim"])
+
+    def test_what_another_user_left_at_the_gate_is_nobodys_word(self):
+        with tempfile.NamedTemporaryFile() as file:
+            self.assertTrue(slot.is_trusted(file.name))
+            if os.geteuid() == 0:
+                os.chown(file.name, 12345, -1)
+            with unittest.mock.patch.object(slot.os, "geteuid", lambda: 54321):
+                self.assertFalse(slot.is_trusted(file.name))
+
     """The environment and the report."""
 
     def test_the_environment_is_emptied(self):

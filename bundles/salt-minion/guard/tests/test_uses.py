@@ -217,22 +217,29 @@ class UsesTest(unittest.TestCase):
             count.days.add(day)
             for number in range(100):
                 count.add(day, "module", f"m.f{number}", 2)
-        count.bound(DAY)
+        count.bound()
         self.assertEqual((len(count.days), min(count.days)), (tally.DAYS, DAY - tally.DAYS + 1))
         for number in range(tally.MOST_PAIRS - 100 * 10):
             count.add(DAY, "module", f"many.f{number:05}", 1)
-        count.bound(DAY)
+        count.bound()
         self.assertEqual((min(count.days), count.cut), (DAY - 9, None))
         for number in range(10):
             count.add(DAY + 1, "module", f"more.f{number}", 1)
         for number in range(tally.MOST_PAIRS):
             count.add(DAY + 1, "states", f"s.f{number}", 1)
         count.days.add(DAY + 1)
-        count.bound(DAY + 1)
+        count.bound()
         self.assertEqual((count.days, count.cut), ({DAY + 1}, DAY + 1), "what is not in it may have been called")
         self.assertLess(len(count.text()), 1 << 20)
-        count.bound(DAY + 2 + tally.DAYS)
-        self.assertEqual((count.days, count.cut, count.uses), (set(), None, {}))
+
+    def test_a_clock_that_is_wrong_for_once_does_not_empty_the_count(self):
+        for wrong in (3, DAY + 400):
+            count = tally.Count()
+            for day in (*range(DAY - 79, DAY + 1), wrong):
+                count.days.add(day)
+                count.add(day, "module", "test.ping", 1)
+            count.bound()
+            self.assertEqual(len(count.uses["module"]["test.ping"]), 81, wrong)
 
     def test_a_removed_file_is_written_again_and_one_that_cannot_be_read_begins_anew_and_says_so(self):
         counting = self.begun()

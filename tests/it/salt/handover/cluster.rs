@@ -1,11 +1,10 @@
 //! Two masters of 3008 as a cluster: a minion has signed in to one of them, and jobs of both reach it. Each is run once and answered across switches in overlap.
 
 use super::{NEW, OLD};
-use crate::support::eventually;
 use crate::support::fleet::Member;
 use crate::support::minions::{self, LONG_TERM};
 use crate::support::ports::Ports;
-use crate::support::salt::{Master, START_SECONDS, tree};
+use crate::support::salt::{Master, tree};
 use crate::support::scene::MASTER;
 use crate::support::stage::{Host, SALT, text};
 use std::fs;
@@ -60,10 +59,7 @@ fn jobs_of_both_masters_of_a_cluster_are_run_once_and_answered_across_switches()
     let mut member = Member::new(&template, &[&masters[0]], (ID.to_owned(), "Debian", OLD));
     member.start();
     for master in &masters {
-        eventually(START_SECONDS, "the minion answers each master of the cluster", || {
-            let said = master.call_within("15", ID, &["test.ping"]);
-            if said.contains("True") { Ok(()) } else { Err(said + &master.log()) }
-        });
+        master.hears(&[ID]);
     }
 
     let stop = AtomicBool::new(false);

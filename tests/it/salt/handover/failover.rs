@@ -1,7 +1,7 @@
 //! A minion that listens to one master of several, and a master whose name is no longer known.
 
 use super::{AROUND_SECONDS, NEW, OLD, begin, ended, overlap, reaches};
-use crate::support::scene::{Scene, Wanted};
+use crate::support::scene::{ID, Scene, Wanted};
 use crate::support::stream::{Plan, TICKS};
 
 /// So that what can't be proven is given up soon.
@@ -23,7 +23,7 @@ fn a_minion_with_failover_is_switched_on_either_master_and_moves_as_it_would() {
 
     // The minion moves to the second master, and is switched there.
     scene.masters[0].kill();
-    Scene::answers_to(&scene.masters[1]);
+    scene.masters[1].hears(&[ID]);
     let stream = scene.stream_from(1, &plan);
     stream.run(AROUND_SECONDS);
     overlap(&scene, "switch", &[&format!("{OLD}-1")]);
@@ -43,7 +43,7 @@ fn a_minion_with_failover_is_switched_on_either_master_and_moves_as_it_would() {
         [0, 1].map(|number| format!("{}:{}", scene.masters[number].address, scene.masters[number].request_port()));
     let moves = format!("the new process reaches {first}; the old process reached {second}");
     assert!(last["notes"].to_string().contains(&moves), "{last}");
-    Scene::answers_to(&scene.masters[0]);
+    scene.masters[0].hears(&[ID]);
     let stream = scene.stream(&plan);
     stream.run(AROUND_SECONDS);
     overlap(&scene, "restart", &[]);

@@ -2,7 +2,7 @@
 
 use super::{AROUND_SECONDS, NEW, OLD};
 use crate::support::salt::Master;
-use crate::support::scene::{Scene, Wanted};
+use crate::support::scene::{ID, Scene, Wanted};
 use crate::support::stream::Plan;
 use serde_json::Value;
 use std::fs;
@@ -53,7 +53,7 @@ fn by_configuration(release: &str) {
     report.assert_lossless("before the move");
     let last = restarted(&scene, "another master in the configuration", &["--if-changed"], SECONDS);
     assert!(last["notes"].to_string().contains("no longer names"), "{last}");
-    Scene::answers_to(&second);
+    second.hears(&[ID]);
 
     // Another master with other keys, the old one gone, and its key removed: the minion is deaf by then.
     let third = Master::start_at(&scene.masters[0], THIRD);
@@ -70,7 +70,7 @@ fn by_configuration(release: &str) {
     )
     .unwrap();
     restarted(&scene, "another master with other keys, and a deaf minion", &[], SECONDS_WITH_RETURNS);
-    Scene::answers_to(&third);
+    third.hears(&[ID]);
     assert!(key.exists());
 }
 
@@ -82,12 +82,12 @@ fn by_name(release: &str) {
     let status = scene.status();
     assert!(status["supervisor"]["agent"]["lacks"].is_null(), "what runs is well: {status}");
     restarted(&scene, "the name has another address", &[], SECONDS);
-    Scene::answers_to(&heir);
+    heir.hears(&[ID]);
     points_to(scene.masters[0].address);
     drop(heir);
     let last = restarted(&scene, "the name has another address, and the old one is gone", &[], SECONDS_WITH_RETURNS);
     println!("{}", last["notes"]);
-    Scene::answers_to(&scene.masters[0]);
+    scene.masters[0].hears(&[ID]);
     scene.masters[0].kill();
 }
 

@@ -114,6 +114,7 @@ impl Carried {
             text(&host.root())
         );
         let minion = Minion::start(&tree, ID, &own);
+        master.hears(&[ID]);
         eventually(START_SECONDS, "the minion has the modules", || {
             let said = master.call_within("10", ID, &["saltutil.sync_all"]);
             if said.contains("modules.sidle") || master.call(ID, &["sidle.version"]).contains("0.") {

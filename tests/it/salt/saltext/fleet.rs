@@ -91,11 +91,7 @@ impl Fleet {
     }
 
     fn all_answer(&self, master: &Master) {
-        eventually(PATIENCE_SECONDS, "all minions answer", || {
-            let said = master.call_within("15", "*", &["test.ping"]);
-            let missing: Vec<&str> = self.ids(|member| !said.contains(&format!("{}: True", member.id)));
-            if missing.is_empty() { Ok(()) } else { Err(format!("{missing:?}: {said}")) }
-        });
+        master.hears(&self.ids(|_| true));
     }
 
     fn ids(&self, is_one: impl Fn(&Member) -> bool) -> Vec<&str> {
@@ -207,12 +203,7 @@ fn the_master_dies_in_a_wave(fleet: &mut Fleet) {
 fn goes_when_it_is_back(fleet: &mut Fleet, absent: &str) {
     let all = fleet.members.len();
     fleet.member(absent).start();
-    eventually(PATIENCE_SECONDS, "it answers again", || {
-        match fleet.masters[1].call_within("10", absent, &["test.ping"]) {
-            answer if answer.contains("True") => Ok(()),
-            answer => Err(answer),
-        }
-    });
+    fleet.masters[1].hears(&[absent]);
     let done = &fleet.masters[1].runner(&["sidle.take_up", absent])["r1"];
     assert_eq!((&done["status"], &done["counts"]), (&json!("ended"), &json!({"done": all})), "{done}");
 }

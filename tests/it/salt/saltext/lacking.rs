@@ -57,11 +57,7 @@ impl Fleet {
         let mut members: Vec<Member> = wanted.map(|wanted| Member::new(&template, &[&master], wanted)).collect();
         fleet::start(&mut members);
         let fleet = Self { members, master, _template: template };
-        eventually(PATIENCE_SECONDS, "all minions answer", || {
-            let said = fleet.master.call_within("15", "*", &["test.ping"]);
-            let all = fleet.members.iter().all(|member| said.contains(&format!("{}: True", member.id)));
-            if all { Ok(()) } else { Err(said) }
-        });
+        fleet.master.hears(&fleet.members.iter().map(|member| member.id.as_str()).collect::<Vec<_>>());
         fleet
     }
 

@@ -1,8 +1,7 @@
 //! Whether two hot masters agree: each learns of the other through a minion that both command.
 
-use crate::support::eventually;
 use crate::support::extension::{modules, source};
-use crate::support::salt::{Master, Minion, SHORT_KEY, START_SECONDS, tree};
+use crate::support::salt::{Master, Minion, SHORT_KEY, tree};
 use crate::support::scene::MASTER;
 use crate::support::stage::text;
 use crate::support::stream::Marks;
@@ -24,10 +23,7 @@ fn world() -> ([Master; 2], Minion, Marks) {
     let options = marks.quiet_configuration(&[&masters[0], &masters[1]]).replace(SHORT_KEY, "");
     let minion = Minion::start(&tree(MASTER), "web1", &options);
     for master in &masters {
-        eventually(START_SECONDS, "the minion answers", || match master.call_within("10", "web1", &["test.ping"]) {
-            answer if answer.contains("True") => Ok(()),
-            answer => Err(answer + &minion.log() + &master.log()),
-        });
+        master.hears(&["web1"]);
     }
     (masters, minion, marks)
 }

@@ -160,6 +160,7 @@ impl Fleet {
             json!(["runners.sidle", "runners.sidle_fleet", "runners.sidle_uses"]),
             "{synced}"
         );
+        fleet.master.hears(&MINIONS.iter().map(|(id, _)| *id).chain(["odd1"]).collect::<Vec<_>>());
         eventually(START_SECONDS, "all minions answer", || {
             let said = fleet.master.call_within("10", "*", &["saltutil.sync_all"]);
             let mut ids = MINIONS.iter().map(|(id, _)| *id).chain(["odd1"]);

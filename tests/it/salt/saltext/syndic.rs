@@ -63,6 +63,7 @@ fn a_rollout_below_a_syndic_goes_from_its_own_master_and_is_refused_above_it_wit
         text(&host.root())
     );
     let _minion = Minion::start(&tree(SALT), "web1", &own);
+    low.hears(&["web1"]);
     eventually(START_SECONDS, "the minion answers", || match low.call_within("10", "web1", &["saltutil.sync_all"]) {
         said if said.contains("modules.sidle") || low.call("web1", &["sidle.version"]).contains("0.") => Ok(()),
         said => Err(said + &low.log()),

@@ -125,7 +125,7 @@ impl Fleet {
         let members = ids.map(|id| (id, member(id, runs(id), &masters))).collect();
         let mut fleet = Self { members, masters, place, _own: own, author, new };
         fleet.host(HELD).sidle(&["hold", DEMO, "--reason", "year's end"]).ok();
-        fleet.all_answer(&fleet.masters[0], "test.ping");
+        fleet.masters[0].hears(&fleet.members.iter().map(|(id, _)| *id).collect::<Vec<_>>());
         fleet.is_installed();
         fleet.all_answer(&fleet.masters[0], "sidle.version");
         fleet.all_answer(&fleet.masters[1], "sidle.version");
