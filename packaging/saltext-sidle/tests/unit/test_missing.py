@@ -76,6 +76,12 @@ class Groups(unittest.TestCase):
         sure = [answering({"claimed": False}), answering({"claimed": False, "started": THEN + 60}), MISSED]
         self.assertEqual(report(*(several([f"c{number}"], known) for number, known in enumerate(sure))).can_run_again, ["c0", "c1", "c2"])
 
+    def test_a_clock_that_differs_leaves_it_open_whether_a_job_was_begun(self):
+        # Of a host that is half an hour behind, claims are removed while it takes them for kept.
+        for seconds, surely_not in ((-1800, []), (1800, []), (-4, ["a"])):
+            known = answering({"claimed": False, "now": test_why.NOW + seconds})
+            self.assertEqual(report(several(["a"], known)).can_run_again, surely_not, seconds)
+
     def test_the_remedy_of_several_names_none_of_them(self):
         several_ = report(several(["web1", "web12"], test_why.found(keys=frozenset({"pending"})))).groups[0]
         self.assertIn("`salt-key -a ID`", several_.remedy[0])

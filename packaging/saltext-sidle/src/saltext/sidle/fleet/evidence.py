@@ -128,9 +128,7 @@ class Evidence:
         own = self.own
         if any(own.get(name) for name in ("claimed", "stale", "cached", "queued", "log")) or self.running or self.unfinished:
             return True
-        # With another clock than the master's, claims that were removed for their age look as if they had never been there.
-        was_claimed_by_none = own.get("claimed") is False and abs(self.skew) <= CLOCK_SECONDS
-        return False if was_claimed_by_none or self.log_tells else None
+        return False if own.get("claimed") is False or self.log_tells else None
 
     @property
     def returned(self):

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 
 from . import values, why
 from .causes import CAUSES
-from .evidence import when
+from .evidence import CLOCK_SECONDS, when
 
 #: With these causes a minion may be asked to run the job again, if it also answers, and surely did not receive it.
 MISSED = ("missed-in-switch", "was-stopped", "not-yet-connected", "not-received", "target-not-understood")
@@ -77,7 +77,9 @@ def report(silent):
 
 def is_sure(evidence, cause):
     """Returns whether a minion can run the job now, and surely did not begin it."""
-    return bool(cause in MISSED and evidence.answers and evidence.received is False)
+    # With another clock than the master's, claims that were removed for their age look as if they had never been there.
+    is_dated = abs(evidence.skew) <= CLOCK_SECONDS
+    return bool(cause in MISSED and evidence.answers and evidence.received is False and is_dated)
 
 
 def _words(evidence, cause):
