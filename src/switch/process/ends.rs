@@ -378,6 +378,31 @@ mod tests {
         leaders.iter().for_each(kill);
     }
 
+    /// Queued jobs that only it could run were lost when the host had slept for a minute.
+    #[test]
+    fn a_process_whose_last_report_is_old_is_silent_from_the_first_look_on() {
+        let root = tempfile::tempdir().unwrap();
+        let (mut processes, [former, trial]) = two(root.path());
+        processes.gate.prepare(None).unwrap();
+        processes.running[0].record.finishing = true;
+        processes.running[0].agent = Ok(Box::new(Known { services: false, user: None }));
+        let pid = former.pid;
+        let report = format!(
+            r#"{{"leader": {pid}, "pid": {pid}, "start_time": 1, "wrapped": ["x"], "overlap": null, "serial": 1, "role": "closed",
+            "singletons": false, "announced": false, "prove": 0, "jobs": [], "held": 0, "returning": 0, "queued": 1, "peers": [], "updated": 1.0}}"#
+        );
+        std::fs::write(processes.gate.path().join("slots").join(format!("{pid}.json")), report).unwrap();
+        let woken = Duration::from_secs(3600);
+        for (later, lives) in [(0, true), (59, true), (61, false)] {
+            processes.end_finished(woken + Duration::from_secs(later)).unwrap();
+            let end = clock::since_boot() + Duration::from_secs(10);
+            while former.is_alive().unwrap() != lives {
+                assert!(clock::since_boot() < end, "after {later} s");
+            }
+        }
+        kill(&trial);
+    }
+
     /// What a minion of Salt has accepted at its `process_count_max` is in its memory alone.
     #[test]
     fn what_is_accepted_and_not_begun_is_no_idleness() {

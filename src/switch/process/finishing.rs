@@ -15,7 +15,7 @@ use std::time::Duration;
 use tracing::info;
 
 /// How long such a process may send no report before only its child processes count: a main loop can be blocked for long.
-const SILENCE_MAXIMUM_SECONDS: f64 = 60.0;
+const SILENCE_MAXIMUM: Duration = Duration::from_secs(60);
 
 /// An old process that finishes its last jobs, for the status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,11 +106,14 @@ impl Processes {
 /// Whether a process has finished its jobs. One whose guard reports is paused then.
 fn has_finished(running: &mut Running, gate: &Gatekeeper, now: Duration) -> Result<bool, OsError> {
     let pid = running.record.leader.pid;
-    let report = gate.report(pid);
-    let age = report.as_ref().map_or(f64::MAX, |report| now.as_secs_f64() - report.updated);
-    let report = report.filter(|report| report.is_fresh(now.as_secs_f64()));
+    let written = gate.report(pid);
+    let has_reported = written.is_some();
+    let report = written.filter(|report| report.is_fresh(now.as_secs_f64()));
+    // Counted while somebody looks: after a suspend of the host, reports are old for a moment.
+    running.silent_since = if report.is_some() { None } else { running.silent_since.or(Some(now)) };
+    let silence = running.silent_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
     let done = match &report {
-        None if age < SILENCE_MAXIMUM_SECONDS => false,
+        None if has_reported && silence < SILENCE_MAXIMUM => false,
         Some(report) => report.role == GateRole::Closed && report.unfinished().is_none(),
         None => running.below()? == 0 && !running.observer().is_ok_and(crate::agent::Agent::runs_jobs_inside),
     };

@@ -7,10 +7,11 @@ pub mod asked;
 pub mod ends;
 pub mod finishing;
 pub mod foreign;
+pub mod gated;
 pub mod own_commands;
 pub mod running;
 
-use crate::agent::gate::{GATE_VARIABLE, GateRole, GuardReport, Origin, ROLE_VARIABLE, Roles};
+use crate::agent::gate::{GATE_VARIABLE, GateRole, Origin, ROLE_VARIABLE};
 use crate::agent::{Activity, Agent, AgentKind, AgentSettings, Health, Peer, Registry};
 use crate::bundle::manifest::Head;
 use crate::crash_point;
@@ -20,10 +21,9 @@ use crate::name::{InstanceName, PackageName};
 use crate::os::dir::Dir;
 use crate::os::environment::Passed;
 use crate::os::process::{self, Identity, Input, Priority};
-use crate::os::{OsError, account, children, clock, notify, proc_fs};
+use crate::os::{OsError, children, clock, notify, proc_fs};
 use crate::store::Store;
 use crate::switch::gate::gatekeeper::Gatekeeper;
-use crate::switch::gate::roles::Guarded;
 use crate::switch::process::ends::Ends;
 use crate::switch::process::own_commands::OwnCommands;
 use crate::switch::process::running::{Running, exit_text};
@@ -169,7 +169,17 @@ impl Processes {
         settings: AgentSettings,
     ) -> Running {
         let agent = (self.registry)(kind).and_then(|parts| (parts.observer)(&settings));
-        Running { record, child, agent, settings, kind: kind.clone(), guarded, registry: self.registry, ended: false }
+        Running {
+            record,
+            child,
+            agent,
+            settings,
+            kind: kind.clone(),
+            guarded,
+            registry: self.registry,
+            ended: false,
+            silent_since: None,
+        }
     }
 
     pub(in crate::switch) fn save(&self) -> Result<(), OsError> {
@@ -274,14 +284,6 @@ impl Processes {
         self.usable_mut(which).map(|running| running.activity(report.as_ref()))
     }
 
-    /// Why a new process cannot run beside this one: it would work as another user, to whom the files of the gate belong from then on.
-    pub fn other_user(&self, which: ProcessKind<'_>) -> Option<String> {
-        let running = self.usable(which)?;
-        let (present, next) = (self.gate.owner()?, running.agent.as_ref().ok()?.user()?);
-        let differs = process::user_number(&next).is_some_and(|next| next != present);
-        differs.then(|| format!("it works as {}, and the configuration names {next}", account::user_name(present)))
-    }
-
     /// The health of a process. `prove`: the round trip that its guard has to have made.
     pub fn health(&mut self, which: ProcessKind<'_>, prove: Option<u64>) -> Option<Health> {
         let report = self.report(which);
@@ -306,36 +308,12 @@ impl Processes {
         self.usable_mut(which)?.observer().ok()?.credentials()
     }
 
-    /// The process for the roles; None: it has no guard.
-    pub fn guarded(&self, which: ProcessKind<'_>) -> Option<Guarded> {
-        let running = self.usable(which).filter(|running| running.guarded)?;
-        Some(Guarded { leader: running.record.leader.pid, origin: running.record.origin })
-    }
-
     /// Gives a process normal priority: it serves, or needs more processor time to come up.
     pub fn serve(&mut self, which: ProcessKind<'_>) -> Result<(), OsError> {
         let Some(running) = self.usable_mut(which).filter(|running| running.record.aside) else { return Ok(()) };
         running.record.leader.prioritise(Priority::Own)?;
         running.record.aside = false;
         self.save()
-    }
-
-    /// Says that the file system of the gate is full, so that guards cannot report.
-    pub fn no_room(&self) -> Option<String> {
-        self.gate.no_room()
-    }
-
-    /// The report of a process's guard, if there is any.
-    pub fn report(&self, which: ProcessKind<'_>) -> Option<GuardReport> {
-        let running = self.usable(which)?;
-        self.gate.report(running.record.leader.pid).filter(|_| running.guarded)
-    }
-
-    /// Writes the roles; returns the serial number that the guards have to follow.
-    pub fn assign(&mut self, roles: &Roles) -> Result<u64, OsError> {
-        let mut running = self.running.iter_mut().filter(|running| running.guarded && running.leads());
-        // Asked anew: an earlier supervisor may have started them.
-        self.gate.publish(roles, || running.find_map(Running::user))
     }
 
     /// Directories whose changes may mean that a process has become idle.

@@ -116,6 +116,8 @@ pub(in crate::switch) struct Running {
     pub(in crate::switch) registry: Registry,
     /// Its end has been recorded.
     pub(in crate::switch) ended: bool,
+    /// Since when a finishing process has been seen without a fresh report.
+    pub(in crate::switch) silent_since: Option<Duration>,
 }
 
 /// The check of a frozen process.
@@ -146,7 +148,7 @@ impl Running {
         let kind: AgentKind = "unknown".parse().expect("it is a name");
         let settings = AgentSettings::new(Path::new(""));
         let agent = registry(&kind).and_then(|parts| (parts.observer)(&settings));
-        Self { record, child: None, agent, settings, kind, guarded: false, registry, ended: false }
+        Self { record, child: None, agent, settings, kind, guarded: false, registry, ended: false, silent_since: None }
     }
 
     pub(in crate::switch) fn leads(&self) -> bool {
