@@ -53,10 +53,15 @@ mkdir -p "$dest$prefix/lib/sidle/conf.d" "$dest/etc/sidle/conf.d"
         *) cp "$here/usr/$file" "$dest$prefix/$file.new" ;;
     esac
     case $file in bin/*) chmod 0755 "$dest$prefix/$file.new" ;; *) chmod 0644 "$dest$prefix/$file.new" ;; esac
-    mv -f "$dest$prefix/$file.new" "$dest$prefix/$file"
     printf '%s\n' "$prefix/$file" >>"$list.new"
 done
+# On the disk before they get their names: a power cut must not leave an empty program.
+sync
+while IFS= read -r file; do
+    mv -f "$dest$file.new" "$dest$file"
+done <"$list.new"
 mv -f "$list.new" "$list"
+sync
 if [ -d "${trusted%/*}" ]; then
     printf '%s %s %s\n' "$prefix/bin/sidle" "$(wc -c <"$here/usr/bin/sidle" | tr -d ' ')" "$(sha256sum "$here/usr/bin/sidle" | cut -d ' ' -f 1)" >"$trusted.new"
     mv -f "$trusted.new" "$trusted"

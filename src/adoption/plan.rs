@@ -14,7 +14,7 @@ use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::os::account::Rights;
 use crate::os::process::{self, Identity};
-use crate::os::{again, clock};
+use crate::os::{again, clock, proc_fs};
 use crate::store::check::Depth;
 use crate::supervise::control::{Answer, Command, SwitchCommand, ask};
 use crate::supervise::status::SupervisorStatus;
@@ -122,6 +122,12 @@ impl<'a> AdoptionPlan<'a> {
         if is_own(&found)? {
             let hint = format!("`sidle status {package}` shows its state");
             return cannot(format!("sidle started process {} itself", found.leader.pid), &hint);
+        }
+        let above = proc_fs::ancestors(process::own_number())?;
+        if above.iter().any(|process| process.pid == found.leader.pid) {
+            let why = "this command runs in a job of that agent, and the takeover waits for that job".to_owned();
+            let hint = "use a shell, salt-call or salt-ssh; or let the job begin it: `systemd-run --on-active=5 sidle adopt …`";
+            return cannot(why, hint);
         }
         if !shares(&found, &configuration)? {
             let (theirs, ours) = (found.configuration.display(), configuration.display());

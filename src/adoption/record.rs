@@ -23,6 +23,8 @@ use std::path::{Path, PathBuf};
 pub(super) const RECORD_NAME: &str = "record";
 const RECORD_LENGTH_MAXIMUM: u64 = 64 * 1024;
 const SCHEMA: u32 = 1;
+/// Longest command that may be one of the scripts.
+const SCRIPT_BYTES_MAXIMUM: u64 = 64 * 1024;
 /// Where the guard is copied to while the adoption runs.
 pub(super) const GUARD_NAME: &str = "guard";
 /// Before the packages' directories in each search path, and never written by a package.
@@ -189,7 +191,8 @@ impl Adoption {
         }
         for path in &self.commands {
             if let (Some(directory), Some(name)) = (path.parent(), path.file_name()) {
-                if let Some(directory) = Dir::open_if_exists(directory)? {
+                if let Some(directory) = Dir::open_if_exists(directory)?.filter(|directory| is_script(directory, name))
+                {
                     directory.remove_file(name)?;
                     directory.sync()?;
                 }
@@ -250,13 +253,22 @@ impl Adoption {
     }
 }
 
+/// How each script begins.
+const SCRIPT_HEAD: &str = "#!/bin/sh\n# Made by `sidle adopt`, removed by `sidle unadopt`";
+
+/// Whether a command is one of these scripts: a person may have put another one in its place.
+fn is_script(directory: &Dir, name: &OsStr) -> bool {
+    let text = directory.read(name, SCRIPT_BYTES_MAXIMUM);
+    text.is_ok_and(|text| text.starts_with(SCRIPT_HEAD.as_bytes()))
+}
+
 /// A command that leads to the running release, also when sidle itself is gone.
 fn script(instance: &AdoptingInstance, program: &str, place: &Path) -> String {
     let (layout, package, name) = (instance.layout(), instance.package(), instance.name());
     let link = layout.package(package).join(Layout::link_name(package, name));
     let (root, link, place) = (layout.root().display(), link.display(), place.display());
     format!(
-        "#!/bin/sh\n# Made by `sidle adopt`, removed by `sidle unadopt`: {program} of the running release.\n\
+        "{SCRIPT_HEAD}: {program} of the running release.\n\
          if command -v sidle >/dev/null; then\n    \
          exec sidle --root '{root}' run {package} --instance {name} {program} -- \"$@\"\nfi\n\
          exec \"$(readlink -f '{link}')/{place}\" \"$@\"\n"

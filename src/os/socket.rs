@@ -1,6 +1,7 @@
 //! Local sockets in a directory, however long its path: they are reached through the directory's descriptor.
 
 use super::dir::Dir;
+use super::process::Identity;
 use super::{OsError, Result};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -38,6 +39,12 @@ pub fn connect(dir: &Dir, name: &str, patience: Duration) -> Result<Option<UnixS
         }
         Err(error) => Err(failed(error)),
     }
+}
+
+/// The process at the other end of a connection; None: it is gone, or in another namespace.
+pub fn peer_process(stream: &impl AsFd) -> Option<Identity> {
+    let credentials = rustix::net::sockopt::socket_peercred(stream).ok()?;
+    Identity::of(credentials.pid.as_raw_pid().unsigned_abs()).ok()?
 }
 
 /// The user at the other end of a connection.

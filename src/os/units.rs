@@ -11,6 +11,9 @@ use tracing::warn;
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 /// Longest list of control groups: one line for each hierarchy.
 const CONTROL_GROUPS_BYTES_MAXIMUM: u64 = 64 * 1024;
+/// The properties of a unit that are asked for.
+const MAIN_PROCESS: &str = "MainPID";
+const ACTIVE_STATE: &str = "ActiveState";
 /// The number of the first process of a host or a container.
 const FIRST_PROCESS: u32 = 1;
 
@@ -21,10 +24,9 @@ pub fn is_running() -> bool {
 
 /// The main process of a unit; None: it has none.
 pub fn main_process(unit: &str) -> Result<Option<u32>> {
-    let program = Program::new("systemctl").argument("show").argument("--property=MainPID").argument("--value");
-    let (_, output) = program.argument(unit).output()?;
-    let number = String::from_utf8_lossy(&output).trim().parse().unwrap_or(0);
-    Ok((number > 0).then_some(number))
+    let (_, output) = shown(MAIN_PROCESS, unit).output()?;
+    let number = value(&String::from_utf8_lossy(&output), MAIN_PROCESS).and_then(|number| number.parse().ok());
+    Ok(number.filter(|number| *number > 0))
 }
 
 /// The service whose control group this process is in; None: it is in that of a session, or in none.
@@ -41,22 +43,30 @@ pub fn is_service() -> bool {
         return true;
     }
     let Some(unit) = own() else { return false };
-    // Old versions of systemd have no `--value`.
-    let program = Program::new("systemctl").argument("show").argument("--property=MainPID");
-    let Ok(Some(said)) = program.argument(&unit).answer_within(ANSWER_WAIT) else {
+    let Ok(Some(said)) = shown(MAIN_PROCESS, &unit).answer_within(ANSWER_WAIT) else {
         warn!(
             "cannot tell whether {unit} started this process: systemd does not answer; the agent gets only the usual variables"
         );
         return false;
     };
-    said.output.trim() == format!("MainPID={}", process::own_number())
+    value(&said.output, MAIN_PROCESS) == Some(process::own_number().to_string())
+}
+
+/// A question for a property of a unit. systemd before 230 has no `--value`.
+fn shown(property: &str, unit: &str) -> Program {
+    Program::new("systemctl").argument("show").argument(format!("--property={property}")).argument(unit)
+}
+
+/// The answer to [`shown`]; None: there is none.
+fn value(output: &str, property: &str) -> Option<String> {
+    let found = output.lines().find_map(|line| line.trim().strip_prefix(property)?.strip_prefix('='));
+    found.filter(|value| !value.is_empty()).map(str::to_owned)
 }
 
 /// The state of a unit: `active`, `failed`, `inactive`, …; None: systemd did not answer.
 pub fn activity(unit: &str) -> Option<String> {
-    let program = Program::new("systemctl").argument("show").argument("--property=ActiveState").argument("--value");
-    let said = program.argument(unit).answer_within(ANSWER_WAIT).ok()??;
-    Some(said.output.trim().to_owned()).filter(|word| said.success && !word.is_empty())
+    let said = shown(ACTIVE_STATE, unit).answer_within(ANSWER_WAIT).ok()??;
+    value(&said.output, ACTIVE_STATE).filter(|_| said.success)
 }
 
 /// The text of a unit and its drop-ins, in the order in which they count; None: there is no such unit.
@@ -126,6 +136,16 @@ fn tell(words: &[&str]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// systemd 219 and 228 answer nothing to `--value`: no packaged minion had a main process there.
+    #[test]
+    fn a_property_is_read_as_every_systemd_prints_it() {
+        assert_eq!(value("MainPID=812\n", MAIN_PROCESS).as_deref(), Some("812"));
+        assert_eq!(value("ActiveState=active\n", ACTIVE_STATE).as_deref(), Some("active"));
+        for nothing in ["", "MainPID=\n", "show: unrecognized option\n"] {
+            assert_eq!(value(nothing, MAIN_PROCESS), None, "{nothing}");
+        }
+    }
 
     #[test]
     fn the_unit_is_found_in_every_layout_of_control_groups() {

@@ -5,6 +5,7 @@ use super::intent::Intent;
 use super::{HEALTH_INTERVAL, Supervisor};
 use crate::failure::{Class, Report};
 use crate::os::clock::Moment;
+use crate::os::process::Identity;
 use crate::store::Store;
 use crate::switch::Adopted;
 use crate::switch::journal::files::InstanceFiles;
@@ -34,8 +35,8 @@ impl Supervisor {
         begun
     }
 
-    /// Remembers to give the agent back; returns the number of the last switch.
-    pub(super) fn unadopt(&mut self, patience: Duration, now: Moment) -> Result<u64, Report> {
+    /// Remembers to give the agent back to the command `asker`, which starts the package's; returns the number of the last switch.
+    pub(super) fn unadopt(&mut self, patience: Duration, asker: Option<Identity>, now: Moment) -> Result<u64, Report> {
         if let Some(live) = &self.driver.journal().live {
             return Err(Report::of(
                 Class::Conflict,
@@ -43,7 +44,7 @@ impl Supervisor {
             )
             .hint("wait for that switch (`sidle status` shows it), or end it with `sidle cancel`"));
         }
-        self.unadoption.begin(now.since_boot.saturating_add(patience));
+        self.unadoption.begin(now.since_boot.saturating_add(patience), asker);
         Ok(self.driver.journal().last_id)
     }
 
@@ -86,16 +87,17 @@ impl Supervisor {
     }
 }
 
-/// A request to give the agent back, and its deadline.
+/// A request to give the agent back, its deadline, and the command that waits for it.
 #[derive(Debug, Clone, Default)]
 pub struct Unadoption {
     until: Option<Duration>,
+    asker: Option<Identity>,
 }
 
 impl Unadoption {
-    /// Gives the agent back if it becomes idle before `until`.
-    pub fn begin(&mut self, until: Duration) {
-        self.until = Some(until);
+    /// Gives the agent back if it becomes idle before `until`, and while `asker` lives: nobody else would start the package's agent.
+    pub fn begin(&mut self, until: Duration, asker: Option<Identity>) {
+        (self.until, self.asker) = (Some(until), asker);
     }
 
     /// True while the agent has not been given back.
@@ -103,9 +105,10 @@ impl Unadoption {
         self.until.is_some()
     }
 
-    /// True if the agent has to be given back as soon as it is idle. A switch or the deadline ends the request.
+    /// True if the agent has to be given back as soon as it is idle. A switch, the deadline, or the end of who asked ends the request.
     pub fn is_due(&mut self, is_switching: bool, now: Duration) -> bool {
-        self.until = self.until.filter(|until| !is_switching && now < *until);
+        let is_asked = self.asker.as_ref().is_none_or(|asker| asker.is_alive().unwrap_or(true));
+        self.until = self.until.filter(|until| !is_switching && is_asked && now < *until);
         self.until.is_some()
     }
 }

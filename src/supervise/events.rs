@@ -3,6 +3,7 @@
 use super::control::{self, Answer, Command, LINE_LENGTH_MAXIMUM};
 use super::workers::Fresh;
 use crate::failure::{Class, Report};
+use crate::os::process::Identity;
 use crate::os::watch::Watch;
 use crate::os::{OsError, clock, process, socket};
 use crate::saved;
@@ -39,6 +40,8 @@ pub struct Question {
     pub command: Result<Command, Report>,
     /// The user who asks, as the kernel knows them.
     pub by: String,
+    /// The process that asks; None: not known.
+    pub asker: Option<Identity>,
     stream: UnixStream,
 }
 
@@ -140,15 +143,16 @@ async fn asked(mut stream: UnixStream) -> Event {
     let user = socket::peer_user(&stream).ok();
     let allowed = user.is_some_and(|user| user == 0 || user == process::user());
     let by = user.map_or_else(|| "an unknown user".to_owned(), process::user_name);
+    let asker = socket::peer_process(&stream);
     if !allowed {
         let refusal = Report::of(Class::Failed, "cannot take requests from this user")
             .hint("ask as the owner of the instance, or as root");
-        return Event::Asked(Box::new(Question { command: Err(refusal), by, stream }));
+        return Event::Asked(Box::new(Question { command: Err(refusal), by, asker, stream }));
     }
     let mut line = String::new();
     let read = async { BufReader::new((&mut stream).take(LINE_LENGTH_MAXIMUM)).read_line(&mut line).await };
     match tokio::time::timeout(QUESTION_WAIT, read).await {
-        Ok(Ok(_)) => Event::Asked(Box::new(Question { command: control::parse(&line), by, stream })),
+        Ok(Ok(_)) => Event::Asked(Box::new(Question { command: control::parse(&line), by, asker, stream })),
         Ok(Err(_)) | Err(_) => Event::Timer,
     }
 }

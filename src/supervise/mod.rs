@@ -314,7 +314,7 @@ impl Supervisor {
             Event::Asked(question) => {
                 self.log_question(&question);
                 let answer = match question.command.clone() {
-                    Ok(request) => self.answer(request, now),
+                    Ok(request) => self.answer(request, question.asker.clone(), now),
                     Err(report) => Answer::Refused(report),
                 };
                 self.log_refusal(&question, &answer);
@@ -338,7 +338,7 @@ impl Supervisor {
         }
     }
 
-    fn answer(&mut self, command: Command, now: Moment) -> Answer {
+    fn answer(&mut self, command: Command, asker: Option<Identity>, now: Moment) -> Answer {
         if self.ending.is_some() {
             return Answer::Refused(
                 Report::of(Class::Failed, "cannot accept the command: the supervisor is ending")
@@ -359,7 +359,7 @@ impl Supervisor {
             Command::Switch(switch) => self.begin(*switch, None, now),
             Command::RestartIfChanged(switch) => self.restart_if_changed(*switch, now),
             Command::Adopt { switch, adopted } => self.adopt(*switch, *adopted, now),
-            Command::Unadopt { deadline_seconds } => self.unadopt(Duration::from_secs(deadline_seconds), now),
+            Command::Unadopt { deadline_seconds } => self.unadopt(Duration::from_secs(deadline_seconds), asker, now),
             Command::Cancel => self.driver.cancel(now).map(|_| self.driver.journal().last_id).map_err(Report::from),
             Command::Refused { .. } => Ok(self.driver.journal().last_id),
             Command::DryRun { switch, if_changed } => {

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+use sidle::os::process::Identity;
 use sidle::supervise::adopting::Unadoption;
 use sidle::supervise::configuration::ConfigurationCheck;
 use sidle::supervise::control::SwitchCommand;
@@ -13,6 +14,7 @@ use sidle::supervise::tree::{Repaired, TreeWatch};
 use sidle::switch::schedule::When;
 use sidle::switch::{History, Journal, Mode, Purpose, Request};
 use sidle::version::Release;
+use std::process::Command;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -352,8 +354,21 @@ fn a_configuration_is_compared_once_and_after_the_switch() {
 fn an_agent_is_given_back_until_the_deadline_and_not_beside_a_switch() {
     let mut part = Unadoption::default();
     assert!(!part.is_due(false, SECOND));
-    part.begin(10 * SECOND);
+    part.begin(10 * SECOND, None);
     assert!(part.is_due(false, 9 * SECOND) && !part.is_due(false, 10 * SECOND) && !part.is_due(false, SECOND));
-    part.begin(10 * SECOND);
+    part.begin(10 * SECOND, None);
     assert!(!part.is_due(true, SECOND) && !part.is_due(false, SECOND), "a switch ends it");
+}
+
+/// The agent was ended for a command that had gone, and nobody started the package's.
+#[test]
+fn an_agent_is_given_back_only_to_a_command_that_still_waits() {
+    let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+    let asker = Identity::of(child.id()).unwrap();
+    let mut part = Unadoption::default();
+    part.begin(10 * SECOND, asker);
+    assert!(part.is_due(false, SECOND));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!part.is_due(false, SECOND));
 }

@@ -3,6 +3,7 @@
 use super::{GivenBack, NEW, Packaged};
 use crate::support::eventually;
 use crate::support::scene::ID;
+use crate::support::stage::SIDLE;
 use sidle::os::clock;
 use std::fs;
 
@@ -18,6 +19,10 @@ fn another_user_is_refused_and_giving_back_waits_for_jobs_and_tells_its_cost() {
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(refused.stderr.contains("it runs as root, and a release would run as daemon"), "{refused:?}");
     fs::write(&configuration, text).unwrap();
+    // A job of the minion that is to be taken over: one waited for the other, without an end.
+    let command = format!("{SIDLE} --root {} adopt {}", scene.host.root().display(), scene.package);
+    let said = scene.master().call(ID, &["cmd.run", &command]);
+    assert!(said.contains("this command runs in a job of that agent"), "{said}");
 
     let adopted = packaged.adopt(&["--mode", "idle"]);
     assert_eq!(adopted.code, Some(0), "{adopted:?}\n{}", packaged.logs());
