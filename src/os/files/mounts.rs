@@ -43,9 +43,16 @@ fn home<'a>(path: &Path, mounts: &'a [Mount]) -> Option<&'a Mount> {
     above.max_by_key(|mount| mount.point.components().count())
 }
 
-/// Mount points, other than the one that `directory` lies on, at which `directory` or something in it is mounted.
+/// Mount points, other than the one that `directory` lies on, at which `directory` or something in it is mounted; and those inside `directory`, whose files would
+/// be deleted with it.
 pub fn mounted_elsewhere(directory: &Path) -> Result<Vec<PathBuf>> {
-    Ok(elsewhere(directory, &all("self")?))
+    let mounts = all("self")?;
+    Ok([elsewhere(directory, &mounts), inside(directory, &mounts)].concat())
+}
+
+fn inside(directory: &Path, mounts: &[Mount]) -> Vec<PathBuf> {
+    let is_inside = |mount: &&Mount| mount.point != directory && mount.point.starts_with(directory);
+    mounts.iter().filter(is_inside).map(|mount| mount.point.clone()).collect()
 }
 
 fn elsewhere(directory: &Path, mounts: &[Mount]) -> Vec<PathBuf> {
@@ -90,6 +97,8 @@ mod tests {
         let mounts: Vec<Mount> = text.lines().filter_map(Mount::of_line).collect();
         assert_eq!(elsewhere(Path::new("/opt/sidle/p/versions/1-1"), &mounts), [PathBuf::from("/srv/b c")]);
         assert_eq!(elsewhere(Path::new("/opt/sidle/p/versions/2-1"), &mounts), Vec::<PathBuf>::new());
+        assert_eq!(inside(Path::new("/opt"), &mounts), [PathBuf::from("/opt/other")]);
+        assert!(inside(Path::new("/opt/other"), &mounts).is_empty() && inside(Path::new("/op"), &mounts).is_empty());
         let home = home(Path::new("/opt/other/x"), &mounts).unwrap();
         assert_eq!((home.kind.as_str(), home.is_read_only, home.is_no_exec), ("tmpfs", false, false));
     }

@@ -48,7 +48,7 @@ const TABLE: &[(Of, &[&str])] = &[
     (Constant("src/switch/driver/proving.rs", "SILENCE_MAXIMUM"), &["writes no report for {}", "after {} without a report"]),
     (Constant("src/switch/driver/leaving.rs", "SILENCE_MAXIMUM"), &["is killed after it was silent for {}", "in `draining-new` after it was silent for {}"]),
     (Constant("src/switch/driver/leaving.rs", "RETURN_WAIT"), &["no master answers it for {}"]),
-    (Constant("src/switch/process/finishing.rs", "SILENCE_MAXIMUM_SECONDS"), &["last report is older than {}:"]),
+    (Constant("src/switch/process/finishing.rs", "SILENCE_MAXIMUM"), &["has been silent for {}:"]),
     (Constant("src/agent/gate.rs", "REPORT_AGE_MAXIMUM_SECONDS"), &["report of its guard is older than {}.)"]),
     (Constant("src/supervise/pace.rs", "HEALTH_INTERVAL"), &["name it within {}"]),
     (Constant("src/cli/switches/reach.rs", "COMMITTED_WAIT"), &["wait for that for up to {}"]),
