@@ -8,7 +8,6 @@ from typing import NamedTuple
 from . import states
 from .states import RolloutError
 
-
 #: So long a switch keeps its masters busy, seconds (docs/rollouts.md, "How long it takes").
 SWITCH_SECONDS = 90
 
