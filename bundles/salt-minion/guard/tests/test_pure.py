@@ -788,6 +788,8 @@ class EventsTest(unittest.TestCase):
 
 
 class SlotTest(unittest.TestCase):
+    """The environment and the report."""
+
     def test_a_file_is_replaced_and_never_what_a_link_in_its_way_leads_to(self):
         with tempfile.TemporaryDirectory() as place:
             victim = os.path.join(place, "victim")
@@ -807,8 +809,6 @@ class SlotTest(unittest.TestCase):
                 os.chown(file.name, 12345, -1)
             with unittest.mock.patch.object(slot.os, "geteuid", lambda: 54321):
                 self.assertFalse(slot.is_trusted(file.name))
-
-    """The environment and the report."""
 
     def test_the_environment_is_emptied(self):
         environment = {"SIDLE_GATE": "/g", "SIDLE_LEADER": "5", "SIDLE_ROLE": "standby", "PATH": "/bin"}
