@@ -179,7 +179,7 @@ pub enum Holder {
     #[error("process {pid} ({title}) uses {} ({how})", path.display())]
     Process { pid: u32, title: String, how: &'static str, path: PathBuf },
     /// A second mount of the tree or of a part of it.
-    #[error("there is a mount of it, or in it, at {}", .0.display())]
+    #[error("it, or something in it, is mounted at {}", .0.display())]
     Mount(PathBuf),
     /// An instance needs the release: it is current or previous, or a switch goes to it.
     #[error("it is {0}")]

@@ -20,6 +20,15 @@ fn collect_sees_a_bind_mount_and_the_processes_behind_it() {
     assert!(reason.contains(&format!("process {}", process.0.id())), "{reason}");
     drop(process);
     drop(mount_);
+    // What was mounted in a release was deleted with it.
+    let inside = tree(&host, "1.0-1").join("share/mounted");
+    fs::create_dir(&inside).unwrap();
+    let mount_ = Mounted::tmpfs_at(&inside, "size=1m");
+    fs::write(inside.join("file"), "somebody's").unwrap();
+    let reason = kept(&collect(&host), "1.0-1").expect("a release with a mount in it was taken away");
+    assert!(reason.contains(text(&inside)), "{reason}");
+    assert_eq!(fs::read_to_string(inside.join("file")).unwrap(), "somebody's");
+    drop(mount_);
     assert!(removed(&collect(&host)).contains(&Value::from("1.0-1")));
 }
 
