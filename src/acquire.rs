@@ -40,7 +40,7 @@ pub struct Request<'a> {
     pub effect: Effect,
     /// Refuse a store on an unfit file system (noexec, network), or install all the same.
     pub hazards: Hazards,
-    /// How late metadata may be that a person carries here, by `stdio:by-hand`.
+    /// How long ago metadata may have expired that a person brings (`stdio:by-hand`).
     pub expiry_by_hand: Expiry,
     /// Gets the fetched bytes so far, and all of them.
     pub fetching: &'a dyn Fn(u64, u64),
@@ -120,7 +120,7 @@ fn refresh(
     request: &Request<'_>,
 ) -> Result<(TrustedTargets, Vec<Warning>), Report> {
     let now = clock::now();
-    let expiry = if fetcher.is_carried() { request.expiry_by_hand } else { Expiry::Strict };
+    let expiry = if fetcher.is_by_hand() { request.expiry_by_hand } else { Expiry::Strict };
     let floor = trust_store.load()?.floor;
     let refreshed = fetcher.refresh(&floor, Some(request.package), now, expiry);
     let judge = Judge { trust_store, now, expiry, persist };
@@ -137,18 +137,18 @@ fn find(
     host: &Host,
     store: &Store,
 ) -> Result<(ReleaseId, Vec<u8>), Report> {
-    let mut absent = Vec::new();
+    let (mut absent, mut failure) = (Vec::new(), None);
     loop {
-        let id = choose(targets, request, host, &absent)?;
+        let id = choose(targets, request, host, &absent).map_err(|error| failure.take().unwrap_or(error))?;
         if let Some(manifest) = fetch_manifest(fetcher, targets, &id, store, request.refetch)? {
             return Ok((id, manifest));
         }
-        let error = FetchError::NotFound { name: target::manifest(&id) };
-        absent.push(id);
-        let may_be_another = fetcher.is_carried() && request.release.is_none();
-        if !may_be_another || choose(targets, request, host, &absent).is_err() {
-            return Err(error.into());
+        let error = Report::from(FetchError::NotFound { name: target::manifest(&id) });
+        if !fetcher.is_by_hand() || request.release.is_some() {
+            return Err(error);
         }
+        failure = Some(error);
+        absent.push(id);
     }
 }
 

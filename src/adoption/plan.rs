@@ -123,8 +123,7 @@ impl<'a> AdoptionPlan<'a> {
             let hint = format!("`sidle status {package}` shows its state");
             return cannot(format!("sidle started process {} itself", found.leader.pid), &hint);
         }
-        let above = proc_fs::ancestors(process::own_number())?;
-        if above.iter().any(|process| process.pid == found.leader.pid) {
+        if proc_fs::is_below(&[found.leader.pid])? {
             let why = "this command runs in a job of that agent, and the takeover waits for that job".to_owned();
             let hint = "use a shell, salt-call or salt-ssh; or let the job begin it: `systemd-run --on-active=5 sidle adopt …`";
             return cannot(why, hint);

@@ -256,7 +256,7 @@ impl Adoption {
 /// How each script begins.
 const SCRIPT_HEAD: &str = "#!/bin/sh\n# Made by `sidle adopt`, removed by `sidle unadopt`";
 
-/// Whether a command is one of these scripts: a person may have put another one in its place.
+/// True if the file is a script of `sidle adopt`. Somebody may have replaced it by a command of their own, which stays.
 fn is_script(directory: &Dir, name: &OsStr) -> bool {
     let text = directory.read(name, SCRIPT_BYTES_MAXIMUM);
     text.is_ok_and(|text| text.starts_with(SCRIPT_HEAD.as_bytes()))

@@ -10,7 +10,7 @@ use crate::agent::{AgentSettings, Answers, Parts, Subject};
 use crate::config::Settings;
 use crate::failure::{Class, Report};
 use crate::os::clock::Moment;
-use crate::os::process::{self, Program};
+use crate::os::process::Program;
 use crate::os::{again, clock, proc_fs, units};
 use crate::supervise::control::{Answer, Command, ask};
 use crate::supervise::status::SupervisorStatus;
@@ -142,8 +142,8 @@ impl<'a> Return<'a> {
     fn refuse_own_job(&self) -> Result<(), Report> {
         let name = self.instance.name();
         let agent = SupervisorStatus::read(self.instance.layout(), name)?.and_then(|status| status.agent);
-        let above = proc_fs::ancestors(process::own_number())?;
-        if !agent.is_some_and(|agent| above.iter().any(|process| process.pid == agent.leader.pid)) {
+        let leader: Vec<u32> = agent.map(|agent| agent.leader.pid).into_iter().collect();
+        if !proc_fs::is_below(&leader)? {
             return Ok(());
         }
         let message = format!(

@@ -158,9 +158,9 @@ impl<'a> Fetcher<'a> {
         self.mirrors.are_directories()
     }
 
-    /// Whether a person carries the repository here (`stdio:by-hand`), as a bundle file is carried.
-    pub fn is_carried(&self) -> bool {
-        self.mirrors.are_carried()
+    /// Whether the repository is `stdio:by-hand`: its metadata may be as old as that of a bundle file.
+    pub fn is_by_hand(&self) -> bool {
+        self.mirrors.by_hand
     }
 
     /// From now on frames are read, and no copies of them are kept.

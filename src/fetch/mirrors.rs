@@ -21,8 +21,8 @@ use tracing::debug;
 /// All mirrors, in the order of the settings.
 pub(super) struct Mirrors<'a> {
     all: Vec<Mirror>,
-    /// Whether a person stands behind all of them.
-    by_hand: bool,
+    /// Whether the only one is `stdio:by-hand`.
+    pub(super) by_hand: bool,
     patience: Patience,
     tell: &'a dyn Fn(&Notice),
     pub(super) meter: Meter,
@@ -134,10 +134,6 @@ impl<'a> Mirrors<'a> {
 
     pub(super) fn are_directories(&self) -> bool {
         self.all.iter().all(|mirror| matches!(mirror.place, Place::Directory(_)))
-    }
-
-    pub(super) fn are_carried(&self) -> bool {
-        self.by_hand
     }
 
     pub(super) fn way(&self, index: usize) -> Way {

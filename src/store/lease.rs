@@ -211,7 +211,7 @@ fn users(tree: &Dir) -> Result<Vec<Holder>> {
             Err(error) => holders.push(Holder::Unknown(error.to_string())),
         }
     }
-    holders.extend(mounts::mounted_elsewhere(&directory)?.into_iter().map(Holder::Mount));
+    holders.extend(mounts::holding(&directory)?.into_iter().map(Holder::Mount));
     Ok(holders)
 }
 

@@ -5,7 +5,7 @@
 use crate::cli::output::Output;
 use crate::cli::{Ended, missed};
 use crate::failure::{Class, Report};
-use crate::os::{clock, environment, proc_fs, process};
+use crate::os::{clock, environment, proc_fs};
 use crate::supervise::status::SupervisorStatus;
 use crate::switch::journal::files::InstanceFiles;
 use crate::switch::process::{INSTANCE_VARIABLE, LEADER_VARIABLE, ROOT_VARIABLE};
@@ -26,7 +26,7 @@ fn is_within(files: &InstanceFiles) -> Result<bool, Report> {
     let inherited = environment::variable(LEADER_VARIABLE).filter(|_| ours);
     let inherited = inherited.and_then(|pid| pid.to_str()?.parse().ok());
     let leaders: Vec<u32> = running.into_iter().chain(inherited).collect();
-    Ok(proc_fs::ancestors(process::own_number())?.iter().any(|above| leaders.contains(&above.pid)))
+    Ok(proc_fs::is_below(&leaders)?)
 }
 
 /// Why a job of the agent has to stop following a live switch; None: it may follow.

@@ -17,7 +17,7 @@ pub enum Location {
     Directory(PathBuf),
     /// `stdio:`: the program that started this one, which answers over standard input and standard output.
     Stdio,
-    /// `stdio:by-hand`: the same. A person stands behind it, so that its metadata is judged like that of a bundle file.
+    /// `stdio:by-hand`: the same, for a person who brings a repository. Its metadata may be as old as that of a bundle file.
     StdioByHand,
 }
 
@@ -74,7 +74,7 @@ impl FromStr for Location {
 }
 
 impl Location {
-    /// Whether the program that started this one is asked.
+    /// True for `stdio:` and `stdio:by-hand`.
     pub fn is_stdio(&self) -> bool {
         matches!(self, Self::Stdio | Self::StdioByHand)
     }

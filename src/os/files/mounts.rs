@@ -43,9 +43,8 @@ fn home<'a>(path: &Path, mounts: &'a [Mount]) -> Option<&'a Mount> {
     above.max_by_key(|mount| mount.point.components().count())
 }
 
-/// Mount points, other than the one that `directory` lies on, at which `directory` or something in it is mounted; and those inside `directory`, whose files would
-/// be deleted with it.
-pub fn mounted_elsewhere(directory: &Path) -> Result<Vec<PathBuf>> {
+/// The mount points that keep `directory` in use: where it, or something in it, is mounted a second time, and those inside it, whose files would be deleted with it.
+pub fn holding(directory: &Path) -> Result<Vec<PathBuf>> {
     let mounts = all("self")?;
     Ok([elsewhere(directory, &mounts), inside(directory, &mounts)].concat())
 }

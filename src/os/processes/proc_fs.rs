@@ -177,6 +177,11 @@ pub fn children(pid: u32) -> Result<Vec<Process>> {
     Ok(all()?.into_iter().filter(|process| process.parent == pid).collect())
 }
 
+/// Whether this process runs below one of these, as a job of an agent does.
+pub fn is_below(pids: &[u32]) -> Result<bool> {
+    Ok(ancestors(std::process::id())?.iter().any(|above| pids.contains(&above.pid)))
+}
+
 /// All descendants of `pid`, zombies included, parents before children.
 pub fn descendants(pid: u32) -> Result<Vec<Process>> {
     let all = all()?;

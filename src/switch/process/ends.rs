@@ -403,7 +403,7 @@ mod tests {
         kill(&trial);
     }
 
-    /// What a minion of Salt has accepted at its `process_count_max` is in its memory alone.
+    /// Salt keeps jobs that it has accepted beyond `process_count_max` in memory: a stop would lose them.
     #[test]
     fn what_is_accepted_and_not_begun_is_no_idleness() {
         let root = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What the processes are at the gate: their guards' reports, their roles, and the user to whom the gate belongs.
+//! The gate, for each process: its guard's report, its role, and whether it works as the user who owns the gate's files.
 
 use crate::agent::gate::{GuardReport, Roles};
 use crate::os::{OsError, account, process};

@@ -1,5 +1,6 @@
 """The parts that know nothing of Salt: python3 -m unittest discover -s bundles/salt-minion/guard"""
 
+import contextlib
 import datetime
 import functools
 import gc
@@ -809,6 +810,18 @@ class SlotTest(unittest.TestCase):
                 os.chown(file.name, 12345, -1)
             with unittest.mock.patch.object(slot.os, "geteuid", lambda: 54321):
                 self.assertFalse(slot.is_trusted(file.name))
+
+    def test_a_main_whose_parent_is_gone_ends_where_salt_does_not_end_it(self):
+        from sidle_guard import guard
+
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        for user, leader, ends in ((1000, gone.pid, True), (0, gone.pid, False), (1000, os.getpid(), False), (1000, os.getppid(), False)):
+            main = unittest.mock.Mock(slot=slot.Slot("/nowhere", leader, "standby"))
+            with unittest.mock.patch.object(guard.os, "getuid", lambda user=user: user), unittest.mock.patch.object(guard.os, "_exit") as left:
+                with self.assertLogs("sidle_guard.guard", "ERROR") if ends else contextlib.nullcontext():
+                    guard.Guard._leave_with_leader(main)
+            self.assertEqual(left.called, ends, (user, leader))
 
     def test_the_environment_is_emptied(self):
         environment = {"SIDLE_GATE": "/g", "SIDLE_LEADER": "5", "SIDLE_ROLE": "standby", "PATH": "/bin"}
