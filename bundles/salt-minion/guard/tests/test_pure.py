@@ -818,9 +818,10 @@ class SlotTest(unittest.TestCase):
         gone.wait()
         for user, leader, ends in ((1000, gone.pid, True), (0, gone.pid, False), (1000, os.getpid(), False), (1000, os.getppid(), False)):
             main = unittest.mock.Mock(slot=slot.Slot("/nowhere", leader, "standby"))
-            with unittest.mock.patch.object(guard.os, "getuid", lambda user=user: user), unittest.mock.patch.object(guard.os, "_exit") as left:
-                with self.assertLogs("sidle_guard.guard", "ERROR") if ends else contextlib.nullcontext():
-                    guard.Guard._leave_with_leader(main)
+            known = unittest.mock.patch.object(guard.os, "getuid", lambda user=user: user)
+            said = self.assertLogs("sidle_guard.guard", "ERROR") if ends else contextlib.nullcontext()
+            with known, said, unittest.mock.patch.object(guard.os, "_exit") as left:
+                guard.Guard._leave_with_leader(main)
             self.assertEqual(left.called, ends, (user, leader))
 
     def test_the_environment_is_emptied(self):
