@@ -7,7 +7,7 @@ pub mod dry_run;
 mod environment;
 mod extras;
 pub mod manual_start;
-pub mod other_package;
+pub mod may_start;
 pub mod packaged_tree;
 pub mod plan;
 pub mod record;

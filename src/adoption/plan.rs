@@ -239,7 +239,7 @@ impl<'a> AdoptionPlan<'a> {
     /// Asks the supervisor for the switch; returns its number. `say` takes each step.
     pub fn switch(&self, adoption: &Adoption, origin: Option<Caller>, say: &dyn Fn(&str)) -> Result<u64, Report> {
         let layout = self.instance.layout();
-        adoption.hold()?;
+        adoption.hold(self.instance)?;
         if self.mode == Mode::Overlap {
             say("loading the guard into the running process");
             self.guard()?;

@@ -1,9 +1,10 @@
 //! What an adoption changes on the host beside the switch itself: on record before it is changed, and how it is undone.
 
 use super::manual_start::quoted;
+use super::may_start::{self, Asks};
 use super::packaged_tree::PackagedTree;
 use super::replacement_unit::{self, KEPT_SUFFIX, UNITS, UnitState, unit_state};
-use super::{AdoptingInstance, environment, is_own_host, other_package};
+use super::{AdoptingInstance, environment, is_own_host};
 use crate::agent::AgentKind;
 use crate::agent::gate::CLAIMS_NAME;
 use crate::bundle::path::BundlePath;
@@ -91,9 +92,15 @@ impl Adoption {
         Dir::open_or_create(&layout.adoption(instance), 0o755)?.write_atomic(RECORD_NAME, &saved::line(self), 0o644)
     }
 
-    /// Keeps systemd from starting the package's unit until the next boot.
-    pub(super) fn hold(&self) -> Result<(), OsError> {
-        if self.managed { units::mask_until_boot(&self.unit) } else { Ok(()) }
+    /// Keeps systemd from starting the package's unit: until the next boot in any case, and from then on where sidle runs its agent.
+    pub(super) fn hold(&self, instance: &AdoptingInstance) -> Result<(), OsError> {
+        if !self.managed {
+            return Ok(());
+        }
+        let units = Dir::open_or_create(&instance.layout().root().join(UNITS), 0o755)?;
+        may_start::put(instance, &units, &self.unit, Asks::Adopted)?;
+        units.sync()?;
+        units::mask_until_boot(&self.unit)
     }
 
     /// Retires the package's agent: a replacement unit takes the name of its unit, its commands lead to the running release. `programs`: the names
@@ -127,8 +134,9 @@ impl Adoption {
         }
         replacement_unit::put(instance, &units, &self.unit)?;
         for unit in self.other_units(instance) {
-            other_package::put(instance, &units, unit)?;
+            may_start::put(instance, &units, unit, Asks::OtherName)?;
         }
+        may_start::remove(&units, &self.unit, Asks::Adopted)?;
         for path in &self.commands {
             let name = path.file_name().unwrap_or(OsStr::new("")).to_string_lossy();
             // A command that only an earlier release had keeps a path.
@@ -179,8 +187,9 @@ impl Adoption {
             }
             replacement_unit::remove(&units, &self.unit)?;
             for unit in self.other_units(instance) {
-                other_package::remove(&units, unit)?;
+                may_start::remove(&units, unit, Asks::OtherName)?;
             }
+            may_start::remove(&units, &self.unit, Asks::Adopted)?;
             let kept = format!("{}{KEPT_SUFFIX}", self.unit);
             let is_free = unit_state(&units, &self.unit)? == UnitState::Missing;
             if self.unit_kept && is_free && units.stat(&kept)?.is_some() {
@@ -228,8 +237,12 @@ impl Adoption {
             lines.push(format!("systemctl stop {}", self.unit));
         }
         lines.push(replacement_unit::removal(layout, &self.unit));
-        for unit in self.other_units(instance) {
-            lines.push(format!("rm -f {}", quoted(&other_package::path(layout, unit).to_string_lossy())));
+        let others = self.other_units(instance).map(|unit| may_start::path(layout, unit, Asks::OtherName));
+        let is_held = self.managed && self.stage == Stage::Begun;
+        let own = is_held.then(|| may_start::path(layout, &self.unit, Asks::Adopted));
+        lines.extend(others.chain(own).map(|path| format!("rm -f {}", quoted(&path.to_string_lossy()))));
+        if is_held {
+            lines.push(format!("systemctl unmask --runtime {}", self.unit));
         }
         if self.unit_kept {
             lines.push(format!("mv {0}{KEPT_SUFFIX} {0}", layout.root().join(UNITS).join(&self.unit).display()));

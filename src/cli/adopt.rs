@@ -5,7 +5,7 @@ use super::order::ModeName;
 use super::rehearse::{Before, Rehearsed, rehearse};
 use super::{Context, Ended, adopting, agents, instance_of, missed};
 use crate::adoption::dry_run::ExpectedChanges;
-use crate::adoption::other_package;
+use crate::adoption::may_start;
 use crate::adoption::plan::{AdoptionPlan, Chosen, Earlier, resume};
 use crate::adoption::record::Adoption;
 use crate::adoption::unadopt::{Return, Unadopted};
@@ -177,7 +177,6 @@ pub fn unadopt(context: &Context, arguments: &UnadoptArguments) -> Result<Ended,
 pub fn may_start(context: &Context, arguments: &MayStartArguments) -> Result<Ended, Report> {
     let MayStartArguments { unit, package, instance } = arguments;
     let Some(adoption) = Adoption::read(&context.layout, instance)? else { return Ok(Ended::Well) };
-    let Some(adopter) = agents::parts(&adoption.agent)?.adopter else { return Ok(Ended::Well) };
     let instance = adopting(&context.layout, instance, package);
-    other_package::refuse(&instance, adopter, &adoption.unit, unit).map(|()| Ended::Well)
+    may_start::refuse(&instance, &adoption, unit).map(|()| Ended::Well)
 }

@@ -5,6 +5,7 @@ use crate::support::packages::{Kind, NEW, OLD, PackagedHost, UNIT};
 use crate::support::salt::START_SECONDS;
 use crate::support::scene::ID;
 use crate::support::stream::Plan;
+use serde_json::Value;
 use std::fs;
 
 /// Jobs a second. A package manager takes its minute, and at 2 a second 3007.17, which keeps the process of each job for half a minute, falls behind
@@ -296,6 +297,36 @@ fn begin_chain(host: &PackagedHost) {
     });
 }
 
+/// The packaged minion still works on its last job, so that its unit has no replacement yet. After a boot the mask below /run was gone: both minions ran,
+/// and neither knew of the other.
+fn an_adoption_that_a_boot_cuts_off_leaves_one_minion(host: &mut PackagedHost) {
+    let drop_in = host.machine.path("etc/systemd/system").join(format!("{UNIT}.d/zzz-sidle-adopted.conf"));
+    host.master.publish(ID, &["test.sleep", "600"]);
+    host.machine.inside(&["systemd-run", "--collect", "sidle", "adopt", "salt-minion"]);
+    let journal = host.machine.path("var/lib/sidle/instances/salt-minion/journal");
+    eventually(START_SECONDS, "the release is current, and the packaged minion at its last job", || {
+        let journal = fs::read(&journal).map_err(|error| error.to_string())?;
+        let journal: Value = serde_json::from_slice(&journal).unwrap();
+        let phase = journal["live"]["phase"].clone();
+        if phase == "finishing-old" { Ok(()) } else { Err(format!("{phase}\n{}", host.logs())) }
+    });
+    assert!(drop_in.exists());
+    host.machine.cut_power();
+    host.machine.boot();
+    host.answers(NEW);
+    eventually(START_SECONDS, "the package's unit is refused", || match host.state() {
+        [state, _] if state == "failed" => Ok(()),
+        state => Err(format!("{state:?}\n{}", host.logs())),
+    });
+    assert_eq!(host.minions(), 1);
+    let told = host.machine.inside(&["journalctl", "--no-pager", "--unit", UNIT]);
+    assert!(told.contains("sidle runs its agent already") && told.contains("completes the adoption"), "{told}");
+    let completed = host.machine.try_inside(&["sidle", "adopt", "salt-minion"]).1;
+    assert!(completed.contains("is adopted: it runs"), "{completed}");
+    assert_eq!(host.state(), ["active", "enabled"]);
+    assert!(!drop_in.exists() && host.minions() == 1);
+}
+
 #[test]
 fn an_adopted_minion_survives_a_boot_and_is_given_back_to_its_package() {
     let mut host = PackagedHost::with_master(Kind::Deb, REACTOR);
@@ -312,9 +343,11 @@ fn an_adopted_minion_survives_a_boot_and_is_given_back_to_its_package() {
         assert!(steps.contains(part), "{part}: {steps}");
     }
     assert!(!steps.contains("proxy:3128"), "a value may be a secret: {steps}");
-    host.adopt();
+    an_adoption_that_a_boot_cuts_off_leaves_one_minion(&mut host);
     has_what_its_unit_had(&host);
-    fs::remove_file(host.machine.path("srv/stopped")).ok();
+    for file in ["started", "stopped"] {
+        fs::remove_file(host.machine.path("srv").join(file)).ok();
+    }
     for verb in ["stop", "restart"] {
         host.changes_nothing(verb, || drop(host.systemctl(verb)));
     }

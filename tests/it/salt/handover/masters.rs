@@ -46,8 +46,9 @@ fn scheduled(report: &Report) -> Vec<Vec<&str>> {
 /// Jobs of two masters may have one id: a claim by the id alone gives both to whoever was first.
 #[test]
 fn of_two_masters_each_has_its_own_answers_and_one_that_is_down_costs_the_other_nothing() {
-    // A return on its way to a master that went keeps the old process until Salt gives it up: 60 s for each try.
-    let options = "return_retry_tries: 1\n";
+    // What a job has asked of a master that went keeps the old process until Salt gives it up: 60 s for each return, and 160 s were seen
+    // for a highstate that was at its files.
+    let options = "return_retry_tries: 1\nrequest_channel_tries: 1\nrequest_channel_timeout: 5\n";
     let schedule = format!("{TICKS}  highstate: {{function: state.highstate, seconds: {HIGHSTATE_SECONDS}}}\n");
     let wanted = Wanted { masters: 2, options, schedule: &schedule, ..Wanted::of(&[OLD, NEW]) };
     let mut scene = Scene::idle(&wanted);

@@ -214,17 +214,17 @@ fn ends_with_its_parent(host: &Host) {
     program.args(["-E", "-s", "-B"]).arg(script()).arg("-c").arg(host.root.path().join("etc"));
     program.arg("--scratch").arg(scratch.path()).env("SIDLE_HIGHSTATE", format!("render 60 {key}"));
     let mut program = program.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let child = eventually(60, "the child renders", || {
+    let memory = scratch.path().join("memory");
+    let child = eventually(60, "the child that renders has its room", || {
+        // Below the program are others too, some for a moment: what loads custom code, and the programs that grains ask.
         let below = proc_fs::descendants(program.id()).unwrap_or_default();
-        // The first one loads custom code; what renders is below it.
-        below.get(1).map(|child| child.pid).ok_or_else(|| "no child".to_owned())
+        let has_room = |pid: &u32| {
+            let mounts = fs::read_to_string(format!("/proc/{pid}/mounts")).unwrap_or_default();
+            mounts.contains(memory.to_str().unwrap())
+        };
+        below.iter().map(|child| child.pid).find(has_room).ok_or_else(|| format!("{below:?}"))
     });
-    eventually(60, "the child has its room", || {
-        let mounts = fs::read_to_string(format!("/proc/{child}/mounts")).unwrap_or_default();
-        let place = scratch.path().join("memory");
-        if mounts.contains(place.to_str().unwrap()) { Ok(()) } else { Err("no mount".to_owned()) }
-    });
-    assert_eq!(fs::read_dir(scratch.path().join("memory")).unwrap().count(), 0, "nobody else sees what is in memory");
+    assert_eq!(fs::read_dir(memory).unwrap().count(), 0, "nobody else sees what is in memory");
     program.kill().unwrap();
     program.wait().unwrap();
     eventually(20, "the child is gone", || {
