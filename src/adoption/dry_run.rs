@@ -1,6 +1,6 @@
 //! What an adoption would leave on the host, and what it would leave alone: for its dry run.
 
-use super::may_start::{self, Asks};
+use super::asking_unit::{self, Asks};
 use super::plan::AdoptionPlan;
 use super::record::{COMMANDS, RECORD_NAME};
 use super::replacement_unit::{DROP_IN_NAME, KEPT_SUFFIX, UNIT_PLACES, UNITS, UnitState, drop_ins, unit_state};
@@ -76,7 +76,7 @@ impl AdoptionPlan<'_> {
         expected.change(units.join(drop_ins(unit)).join(DROP_IN_NAME), "undoes the commands of other drop-ins");
         for (other, _) in self.adopter.other_names(unit) {
             let what = format!("keeps {other} from starting a second agent");
-            expected.change(may_start::path(layout, other, Asks::OtherName), what);
+            expected.change(asking_unit::path(layout, other, Asks::OtherName), what);
         }
         let commands = layout.root().join(COMMANDS);
         let present = Dir::open_if_exists(&commands)?;

@@ -3,6 +3,7 @@
 //! [`plan`] takes an agent over, [`unadopt`] gives it back, and [`record`] keeps what an adoption changes on the host. docs/adopting.md tells the
 //! administrator's side.
 
+mod asking_unit;
 pub mod dry_run;
 mod environment;
 mod extras;

@@ -1,7 +1,7 @@
 //! What an adoption changes on the host beside the switch itself: on record before it is changed, and how it is undone.
 
+use super::asking_unit::{self, Asks};
 use super::manual_start::quoted;
-use super::may_start::{self, Asks};
 use super::packaged_tree::PackagedTree;
 use super::replacement_unit::{self, KEPT_SUFFIX, UNITS, UnitState, unit_state};
 use super::{AdoptingInstance, environment, is_own_host};
@@ -98,7 +98,7 @@ impl Adoption {
             return Ok(());
         }
         let units = Dir::open_or_create(&instance.layout().root().join(UNITS), 0o755)?;
-        may_start::put(instance, &units, &self.unit, Asks::Adopted)?;
+        asking_unit::put(instance, &units, &self.unit, Asks::Adopted)?;
         units.sync()?;
         units::mask_until_boot(&self.unit)
     }
@@ -134,9 +134,9 @@ impl Adoption {
         }
         replacement_unit::put(instance, &units, &self.unit)?;
         for unit in self.other_units(instance) {
-            may_start::put(instance, &units, unit, Asks::OtherName)?;
+            asking_unit::put(instance, &units, unit, Asks::OtherName)?;
         }
-        may_start::remove(&units, &self.unit, Asks::Adopted)?;
+        asking_unit::remove(&units, &self.unit, Asks::Adopted)?;
         for path in &self.commands {
             let name = path.file_name().unwrap_or(OsStr::new("")).to_string_lossy();
             // A command that only an earlier release had keeps a path.
@@ -187,9 +187,9 @@ impl Adoption {
             }
             replacement_unit::remove(&units, &self.unit)?;
             for unit in self.other_units(instance) {
-                may_start::remove(&units, unit, Asks::OtherName)?;
+                asking_unit::remove(&units, unit, Asks::OtherName)?;
             }
-            may_start::remove(&units, &self.unit, Asks::Adopted)?;
+            asking_unit::remove(&units, &self.unit, Asks::Adopted)?;
             let kept = format!("{}{KEPT_SUFFIX}", self.unit);
             let is_free = unit_state(&units, &self.unit)? == UnitState::Missing;
             if self.unit_kept && is_free && units.stat(&kept)?.is_some() {
@@ -237,9 +237,9 @@ impl Adoption {
             lines.push(format!("systemctl stop {}", self.unit));
         }
         lines.push(replacement_unit::removal(layout, &self.unit));
-        let others = self.other_units(instance).map(|unit| may_start::path(layout, unit, Asks::OtherName));
+        let others = self.other_units(instance).map(|unit| asking_unit::path(layout, unit, Asks::OtherName));
         let is_held = self.managed && self.stage == Stage::Begun;
-        let own = is_held.then(|| may_start::path(layout, &self.unit, Asks::Adopted));
+        let own = is_held.then(|| asking_unit::path(layout, &self.unit, Asks::Adopted));
         lines.extend(others.chain(own).map(|path| format!("rm -f {}", quoted(&path.to_string_lossy()))));
         if is_held {
             lines.push(format!("systemctl unmask --runtime {}", self.unit));

@@ -3,8 +3,9 @@
 use super::AdoptingInstance;
 use super::manual_start::quoted;
 use crate::layout::Layout;
+use crate::os::OsError;
 use crate::os::dir::Dir;
-use crate::os::{OsError, process};
+use crate::store::own_program;
 use std::path::Path;
 
 const TEMPLATE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/systemd/replacement.service"));
@@ -69,9 +70,9 @@ fn text(instance: &AdoptingInstance, unit: &str) -> Result<String, OsError> {
     Ok(text.replace("@PACKAGE@", instance.package().as_str()).replace("@INSTANCE@", instance.name().as_str()))
 }
 
-/// How a unit calls this program.
+/// How a unit calls this program, for as long as there is one.
 pub(super) fn program(layout: &Layout) -> Result<String, OsError> {
-    let program = word(&process::own_path()?.to_string_lossy());
+    let program = word(&own_program::path(layout)?.to_string_lossy());
     let root = layout.root();
     Ok(if root == Path::new("/") { program } else { format!("{program} --root {}", word(&root.to_string_lossy())) })
 }

@@ -13,6 +13,7 @@ pub mod incident;
 pub mod index;
 pub mod install;
 pub mod lease;
+pub mod own_program;
 mod place;
 pub mod protection;
 pub mod receipt;

@@ -3,13 +3,11 @@
 use super::Supervisor;
 use super::events::{Event, Events};
 use crate::failure::{Class, Report};
-use crate::layout::{CURRENT, Layout};
-use crate::name::SIDLE;
+use crate::layout::Layout;
 use crate::os::environment::Passed;
-use crate::os::file;
 use crate::os::process::{self, Directory, Input, Program, Said};
 use crate::os::signals;
-use std::path::PathBuf;
+use crate::store::own_program;
 use std::time::Duration;
 use tracing::{info, warn};
 
@@ -72,17 +70,9 @@ impl Supervisor {
     }
 }
 
-/// A path in a release of sidle itself, as the path of the current release: a supervisor that was started by a bare name knows only the first.
-fn through_current(layout: &Layout, path: PathBuf) -> PathBuf {
-    let Ok(own) = SIDLE.parse() else { return path };
-    let Ok(versions) = file::canonical(&layout.versions(&own)) else { return path };
-    let inside: Option<PathBuf> = path.strip_prefix(&versions).ok().map(|below| below.iter().skip(1).collect());
-    inside.map_or(path, |inside| layout.package(&own).join(CURRENT).join(inside))
-}
-
 /// Checks that the new program runs, and that it can read the files of this host. An error changes nothing.
 fn tried(layout: &Layout, check: &str) -> Result<Program, Report> {
-    let path = through_current(layout, process::own_path()?);
+    let path = own_program::path(layout)?;
     let refused = |causes: Vec<String>| {
         let message = format!("cannot renew the supervisor: {} does not work here", path.display());
         let hint = format!("the supervisor goes on with its present program; try `{} --version`", path.display());

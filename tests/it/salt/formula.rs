@@ -1,7 +1,7 @@
 //! The formula, applied by a real `salt-call` to a private root.
 
 use crate::support::salt::tree;
-use crate::support::stage::{Author, DEMO, Host, SIDLE, text};
+use crate::support::stage::{Author, DEMO, Host, SIDLE, text, upgraded_by_itself};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
@@ -48,4 +48,15 @@ fn the_formula_sets_a_host_up_once_and_shows_it_first() {
     assert!(host.path("opt/sidle/demo-agent/versions/1.0-1").exists(), "{did:?}");
     let again = apply(&tree, work.path(), &pillar, false);
     assert!(again.iter().all(|(_, state)| state["result"] == true && state["changes"] == json!({})), "{again:?}");
+
+    let (program, release) = upgraded_by_itself(work.path());
+    let mut linked = pillar;
+    linked["sidle"]["program"] = text(&program).into();
+    linked["sidle"]["source"] = SIDLE.into();
+    let kept = apply(&tree, work.path(), &linked, false);
+    assert_eq!(
+        (&of(&kept, "sidle-program")["result"], &of(&kept, "sidle-program")["changes"]),
+        (&json!(true), &json!({}))
+    );
+    assert!(std::fs::read(&release).unwrap().ends_with(b"+") && std::fs::read_link(&program).is_ok(), "{kept:?}");
 }

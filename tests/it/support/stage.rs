@@ -6,6 +6,8 @@ use super::mounts::Mounted;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -59,6 +61,15 @@ pub fn sidle(arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
     };
     super::schema::check(arguments, &ran.stdout);
     ran
+}
+
+/// What `sidle upgrade sidle` leaves where the program was: a link, to a program that is another than the formula's. Gives both.
+pub fn upgraded_by_itself(work: &Path) -> (PathBuf, PathBuf) {
+    let (program, release) = (work.join("linked-sidle"), work.join("release-sidle"));
+    fs::copy(SIDLE, &release).unwrap();
+    fs::OpenOptions::new().append(true).open(&release).unwrap().write_all(b"+").unwrap();
+    symlink(&release, &program).unwrap();
+    (program, release)
 }
 
 /// A path of a test as an argument.

@@ -7,7 +7,7 @@
 )]
 
 use super::python_tuf::cached_python;
-use crate::support::stage::{Author, DEMO, Host, SIDLE, text};
+use crate::support::stage::{Author, DEMO, Host, SIDLE, text, upgraded_by_itself};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -80,6 +80,11 @@ fn the_ansible_role_sets_a_host_up_once_and_shows_it_first() {
     assert!(code == Some(0) && said.contains("changed=1"), "a newer release is shown: {said}");
     assert!(!host.path("opt/sidle/demo-agent/versions/1.1-1").exists(), "{said}");
     first_minions_are_planned_and_need_a_list_of_masters(work.path(), &variables);
+    let (linked, release) = upgraded_by_itself(work.path());
+    let mut own = variables.clone();
+    own["sidle_program"] = text(&linked).into();
+    let (code, said) = play(work.path(), &own, &[]);
+    assert!(code == Some(0) && fs::read(&release).unwrap().ends_with(b"+") && fs::read_link(&linked).is_ok(), "{said}");
     let mut wrong = variables;
     wrong["sidle_fingerprint"] = "0".repeat(64).into();
     let (code, said) = play(work.path(), &wrong, &[]);

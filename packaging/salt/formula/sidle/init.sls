@@ -13,6 +13,8 @@ sidle-program:
     - name: {{ sidle.program | yaml_dquote }}
     - source: {{ sidle.source | yaml_dquote }}
     - mode: '0755'
+    # `sidle upgrade sidle` has made it a link to the current release: Salt would write through it, into that release.
+    - unless: {{ ('test -L ' ~ word(sidle.program)) | yaml_dquote }}
     - require_in:
       - cmd: sidle-setup
 {%- endif %}
