@@ -18,7 +18,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 # What each part is made by: a change in these files makes it anew.
 MAKERS = {
     "libraries": ("libraries.py", "workshop.py"),
-    "python": ("libraries.py", "workshop.py", "cpython.py"),
+    "python": ("libraries.py", "workshop.py", "cpython.py", "training.py"),
     "wheels": ("wheels.py", "workshop.py"),
     "packages": ("toolchain.py", "../toolbox.py"),
 }

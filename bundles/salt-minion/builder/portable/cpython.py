@@ -1,17 +1,24 @@
 """Compile CPython, and lay it out so that it runs from wherever it is put."""
 
 import ast
+import ctypes
+import fcntl
 import os
+import pathlib
 import pprint
 import re
 import shutil
+import zipfile
 
 from .. import relocate
-from ..process import Refusal, say
+from ..process import Refusal, run, say
 from .toolchain import RUNTIME
 
 # The minor versions of Python 3 that there is a recipe for.
 MINORS = (11, 13)
+# Compiled twice, which takes over a minute more: without it a Salt program needs a tenth more of the processor at its start than on Debian's Python. Later
+# Pythons are faster than that by themselves.
+TRAINED = (11,)
 # What a terminal needs, and servers lack; and what would take a library of the machine that builds.
 DISABLED = ("_curses", "_curses_panel", "_dbm", "_gdbm", "_tkinter", "nis", "ossaudiodev", "readline")
 # A module whose library was not found is left out by Python's own build without an error.
@@ -20,6 +27,10 @@ REQUIRED = ("_bz2", "_ctypes", "_elementtree", "_hashlib", "_lzma", "_multiproce
 # Salt hashes passwords with it; later Pythons do not have it.
 REQUIRED_UNTIL_12 = ("_crypt", "spwd")
 LEFT_OUT = ("__pycache__", "ensurepip", "idlelib", "lib2to3", "test", "tests", "tkinter", "turtledemo")
+# From <sys/personality.h>.
+ADDR_NO_RANDOMIZE = 0x0040000
+# The first number for the directory of the build while it is trained: more than this program has open.
+TRAINING_DESCRIPTOR = 200
 # What pip asks whether a wheel fits: the C library of this machine is newer than that of the hosts.
 MANYLINUX = """\
 def manylinux_compatible(major, minor, architecture):
@@ -38,7 +49,10 @@ def compile_one(source, minor, sources, workshop, toolchain, prefix, toolbox, fl
     # Modules are compiled by names of files that begin with the directory of the build.
     flags = f"{workshop.c_flags} -ffile-prefix-map={workshop.directory}=."
     workshop.run(["sh", "configure", *options(minor, workshop)], top, CFLAGS=flags)
-    workshop.make(top, CFLAGS=flags)
+    if minor in TRAINED:
+        compile_trained(top, workshop, flags)
+    else:
+        workshop.make(top, CFLAGS=flags)
     lay(top, prefix, minor, workshop)
     for library in sorted((workshop.libraries / "lib").glob("*.so.*")):
         shutil.copyfile(library, prefix / "lib" / library.name, follow_symlinks=False)
@@ -51,6 +65,53 @@ def compile_one(source, minor, sources, workshop, toolchain, prefix, toolbox, fl
     (site / "_manylinux.py").write_text(MANYLINUX.format(floor=floor), encoding="utf-8")
     check(prefix, minor, workshop)
     shutil.rmtree(top)
+
+
+def compile_trained(top, workshop, flags):
+    """Compile the program with counters, let it do what programs do at their start, and compile it and its modules by the counts."""
+    directory = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
+    held = fcntl.fcntl(directory, fcntl.F_DUPFD, TRAINING_DESCRIPTOR)
+    os.close(directory)
+    # A path of the same letters in every build: the program with counters names it, which moves its addresses, and objects are hashed by these.
+    place = f"/proc/self/fd/{held}"
+    same = {"descriptors": (held,), "PWD": place, "CFLAGS": flags}
+    try:
+        counters = "-fprofile-generate -fprofile-update=single"
+        workshop.make(top, "python", f"CFLAGS_NODIST={counters}", f"LDFLAGS_NODIST={counters}", **same)
+        # The program has run already, to compile its own modules.
+        for record in top.rglob("*.gcda"):
+            record.unlink()
+        train(top, held, place)
+        workshop.make(top, "clean-retain-profile", **same)
+        workshop.make(top, "CFLAGS_NODIST=-fprofile-use -fprofile-partial-training -Wno-missing-profile", **same)
+    finally:
+        os.close(held)
+
+
+def train(top, held, place):
+    """Let a Python with counters run."""
+    # Says that this is the directory of a build.
+    (top / "pybuilddir.txt").write_text("none\n", encoding="utf-8")
+    archive(top)
+    variables = {"LC_ALL": "C.UTF-8", "TZ": "UTC", "PYTHONHASHSEED": "0", "PYTHONPATH": f"{place}/training.zip"}
+    run([f"{place}/python", "-s", "-S", "-B", f"{place}/training.zip"], "cannot let the compiled Python run for its profile",
+        "report this: training.py must change", cwd="/", env=variables, pass_fds=(held,), preexec_fn=keep_addresses)
+    (top / "pybuilddir.txt").unlink()
+
+
+def archive(top):
+    """Put the standard library and the training into one file: a directory would list its files in an order of its own."""
+    with zipfile.ZipFile(top / "training.zip", "w") as file:
+        for path in sorted((top / "Lib").rglob("*.py")):
+            name = path.relative_to(top / "Lib")
+            if name.parts[0] not in LEFT_OUT:
+                file.writestr(zipfile.ZipInfo(name.as_posix()), path.read_bytes())
+        file.writestr(zipfile.ZipInfo("__main__.py"), pathlib.Path(__file__).with_name("training.py").read_bytes())
+
+
+def keep_addresses():
+    """Give the program that this process becomes the same addresses in every build, where the kernel lets it: objects are hashed by theirs."""
+    ctypes.CDLL(None).personality(ADDR_NO_RANDOMIZE)
 
 
 def options(minor, workshop):

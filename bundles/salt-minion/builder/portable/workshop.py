@@ -46,10 +46,10 @@ class Workshop:
             variables["LD_LIBRARY_PATH"] = f"{self.libraries}/lib"
         return {**variables, **more}
 
-    def run(self, words, directory, **variables):
-        """Run one step in the directory of a source."""
+    def run(self, words, directory, descriptors=(), **variables):
+        """Run one step in the directory of a source; `descriptors` stay open in it."""
         return run(words, f"cannot compile {pathlib.Path(directory).name}: {' '.join(map(str, words))[:120]}",
-                   "see the lines above; report them with the line of sources.py", cwd=directory,
+                   "see the lines above; report them with the line of sources.py", cwd=directory, pass_fds=descriptors,
                    env=self.environment(**variables))
 
     def make(self, directory, *targets, jobs=None, **variables):
