@@ -7,6 +7,7 @@ use crate::agent::Answers;
 use crate::agent::adoption::Adopter;
 use crate::failure::{Class, Report};
 use crate::supervise::status::SupervisorStatus;
+use crate::switch::Phase;
 use crate::version::Release;
 use std::path::Path;
 
@@ -21,26 +22,34 @@ pub fn refuse(instance: &AdoptingInstance, adoption: &Adoption, unit: &str) -> R
     }
 }
 
-/// Until the switch has stopped the former process, and on the way back to it, the package's agent is the one that serves.
+/// Refuses the start of the adopted agent's own unit while a release serves.
 fn refuse_adopted(instance: &AdoptingInstance, adoption: &Adoption) -> Result<(), Report> {
     let journal = instance.files.journal()?;
-    let serves = match (&journal.live, journal.proven) {
-        (Some(live), _) if live.phase.is_committed() => Some(live.request.to.clone()),
-        // A trial that a boot has cut off is undone, as soon as a supervisor sees it.
-        (Some(live), None) if live.phase.is_trial() => {
-            SupervisorStatus::read(instance.layout(), instance.name())?.map(|_| live.request.to.clone())
-        }
-        (_, proven) => proven,
-    };
-    let Some(release) = serves else { return Ok(()) };
+    let is_supervised = SupervisorStatus::read(instance.layout(), instance.name())?.is_some();
+    let live = journal.live.as_ref().map(|live| (live.phase, &live.request.to));
+    let Some(release) = serving(live, journal.proven.as_ref(), is_supervised) else { return Ok(()) };
     let (package, unit) = (instance.package(), &adoption.unit);
     let hint = match adoption.stage {
-        Stage::Begun => format!("`sidle adopt {package}` completes the adoption, which was cut off"),
+        Stage::Begun => format!("`sidle adopt {package}` completes the adoption, which is under way or was cut off"),
         Stage::Held => {
             format!("there is nothing to do: the agent runs; to hand it over to {unit}: `sidle unadopt {package}`")
         }
     };
-    Err(runs_already(instance, unit, "its agent", &release).hint(hint))
+    Err(runs_already(instance, unit, "its agent", release).hint(hint))
+}
+
+/// The release that serves instead of the package's agent; None: that one serves, before the switch stops it and from the way back on.
+fn serving<'a>(
+    live: Option<(Phase, &'a Release)>,
+    proven: Option<&'a Release>,
+    is_supervised: bool,
+) -> Option<&'a Release> {
+    match live {
+        Some((phase, to)) if phase.is_committed() => Some(to),
+        // A trial that a boot has cut off is undone, as soon as a supervisor sees it.
+        Some((phase, to)) if phase.is_trial() && is_supervised => Some(to),
+        Some(_) | None => proven,
+    }
 }
 
 /// Refuses the start of `unit` if its agent is the agent that sidle adopted from `adopted_unit`.
@@ -71,4 +80,21 @@ fn refuse_other_name(
 fn runs_already(instance: &AdoptingInstance, unit: &str, agent: &str, release: &Release) -> Report {
     let message = format!("cannot start {unit}: sidle runs {agent} already, as {} {release}", instance.package());
     Report::of(Class::Conflict, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_packages_unit_may_start_unless_a_release_serves() {
+        let (to, before) = ("2.0-1".parse().unwrap(), "1.0-1".parse().unwrap());
+        for phase in Phase::ALL {
+            let in_a_boot = serving(Some((phase, &to)), None, false);
+            assert_eq!(in_a_boot, phase.is_committed().then_some(&to), "{phase}");
+            let beside_a_supervisor = serving(Some((phase, &to)), None, true);
+            assert_eq!(beside_a_supervisor, (phase.is_committed() || phase.is_trial()).then_some(&to), "{phase}");
+        }
+        assert_eq!((serving(None, None, true), serving(None, Some(&before), false)), (None, Some(&before)));
+    }
 }
