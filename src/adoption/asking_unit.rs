@@ -30,9 +30,11 @@ impl Asks {
 pub(super) fn put(instance: &AdoptingInstance, units: &Dir, unit: &str, asks: Asks) -> Result<(), OsError> {
     let (package, name) = (instance.package(), instance.name());
     let sidle = replacement_unit::program(instance.layout())?;
+    // Who is refused must not be the only one that would have started it.
+    let wants = if asks == Asks::Adopted { format!("[Unit]\nWants=sidle@{name}.service\n") } else { String::new() };
     // A shell, because a unit fails if its program is missing. `exec`: the exit code is sidle's.
     let text = format!(
-        "# {mark}: sidle runs this agent as {package}; this unit does not start it a second time.\n[Service]\n\
+        "# {mark}: sidle runs this agent as {package}; this unit does not start it a second time.\n{wants}[Service]\n\
          ExecStartPre=/bin/sh -c 'command -v {program} >/dev/null || exit 0; \
          exec {sidle} may-start {unit} {package} --instance {name}'\n",
         mark = replacement_unit::MARK,
@@ -40,6 +42,18 @@ pub(super) fn put(instance: &AdoptingInstance, units: &Dir, unit: &str, asks: As
     );
     let directory = units.child_or_create(replacement_unit::drop_ins(unit), 0o755)?;
     directory.write_atomic(asks.drop_in(), text.as_bytes(), 0o644)
+}
+
+/// The text of a unit, as `systemctl cat` gives it, without the drop-in of an adoption that was cut off.
+pub(super) fn without_its_own(text: &str) -> String {
+    let mut is_own = false;
+    let lines = text.lines().filter(|line| {
+        if let Some(path) = line.strip_prefix("# /") {
+            is_own = path.ends_with(Asks::Adopted.drop_in());
+        }
+        !is_own
+    });
+    lines.flat_map(|line| [line, "\n"]).collect()
 }
 
 /// Removes the drop-in.
@@ -50,4 +64,17 @@ pub(super) fn remove(units: &Dir, unit: &str, asks: Asks) -> Result<(), OsError>
 /// The drop-in's path.
 pub(super) fn path(layout: &Layout, unit: &str, asks: Asks) -> PathBuf {
     layout.root().join(replacement_unit::UNITS).join(replacement_unit::drop_ins(unit)).join(asks.drop_in())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_adoption_that_was_cut_off_has_left_is_none_of_the_units_settings() {
+        let unit = "# /lib/systemd/system/a.service\n[Service]\nUMask=0077\n";
+        let other = "\n# /etc/systemd/system/a.service.d/zzz-other.conf\n[Service]\nLimitCORE=0\n";
+        let own = "\n# /etc/systemd/system/a.service.d/zzz-sidle-adopted.conf\n[Service]\nExecStartPre=/bin/sh\n";
+        assert_eq!(without_its_own(&format!("{unit}{own}{other}")), format!("{unit}\n{}", &other[1..]));
+    }
 }

@@ -3,8 +3,8 @@
 //! `systemctl cat` gives the unit and its drop-ins in the order in which they count. Values stay as the administrator wrote them, and so do
 //! references to other files. Where systemd does not run the host, no unit has started the agent.
 
-use super::is_own_host;
 use super::replacement_unit::{UNIT_BYTES_MAXIMUM, UNITS, drop_ins};
+use super::{asking_unit, is_own_host};
 use crate::layout::Layout;
 use crate::name::InstanceName;
 use crate::os::dir::Dir;
@@ -68,7 +68,7 @@ impl Environment {
     /// Reads what `unit` sets, with its drop-ins.
     pub(super) fn read(layout: &Layout, unit: &str) -> Result<Self, OsError> {
         let text = if is_own_host(layout) { units::text(unit)? } else { None };
-        Ok(text.map_or_else(Self::default, |text| Self::parse(&text, unit)))
+        Ok(text.map_or_else(Self::default, |text| Self::parse(&asking_unit::without_its_own(&text), unit)))
     }
 
     /// Reads unit files, in the order in which they count.

@@ -6,7 +6,7 @@ use super::running_agent::failed;
 use crate::agent::Answers;
 use crate::agent::adoption::Adopter;
 use crate::failure::{Class, Report};
-use crate::supervise::status::SupervisorStatus;
+use crate::os::clock;
 use crate::switch::Phase;
 use crate::version::Release;
 use std::path::Path;
@@ -25,9 +25,13 @@ pub fn refuse(instance: &AdoptingInstance, adoption: &Adoption, unit: &str) -> R
 /// Refuses the start of the adopted agent's own unit while a release serves.
 fn refuse_adopted(instance: &AdoptingInstance, adoption: &Adoption) -> Result<(), Report> {
     let journal = instance.files.journal()?;
-    let is_supervised = SupervisorStatus::read(instance.layout(), instance.name())?.is_some();
-    let live = journal.live.as_ref().map(|live| (live.phase, &live.request.to));
-    let Some(release) = serving(live, journal.proven.as_ref(), is_supervised) else { return Ok(()) };
+    let live = journal.live.as_ref();
+    let is_of_this_boot = match live {
+        Some(live) => live.boot == clock::boot_id()?,
+        None => false,
+    };
+    let live = live.map(|live| (live.phase, &live.request.to));
+    let Some(release) = serving(live, journal.proven.as_ref(), is_of_this_boot) else { return Ok(()) };
     let (package, unit) = (instance.package(), &adoption.unit);
     let hint = match adoption.stage {
         Stage::Begun => format!("`sidle adopt {package}` completes the adoption, which is under way or was cut off"),
@@ -42,12 +46,12 @@ fn refuse_adopted(instance: &AdoptingInstance, adoption: &Adoption) -> Result<()
 fn serving<'a>(
     live: Option<(Phase, &'a Release)>,
     proven: Option<&'a Release>,
-    is_supervised: bool,
+    is_of_this_boot: bool,
 ) -> Option<&'a Release> {
     match live {
         Some((phase, to)) if phase.is_committed() => Some(to),
         // A trial that a boot has cut off is undone, as soon as a supervisor sees it.
-        Some((phase, to)) if phase.is_trial() && is_supervised => Some(to),
+        Some((phase, to)) if phase.is_trial() && is_of_this_boot => Some(to),
         Some(_) | None => proven,
     }
 }
@@ -90,10 +94,10 @@ mod tests {
     fn the_packages_unit_may_start_unless_a_release_serves() {
         let (to, before) = ("2.0-1".parse().unwrap(), "1.0-1".parse().unwrap());
         for phase in Phase::ALL {
-            let in_a_boot = serving(Some((phase, &to)), None, false);
-            assert_eq!(in_a_boot, phase.is_committed().then_some(&to), "{phase}");
-            let beside_a_supervisor = serving(Some((phase, &to)), None, true);
-            assert_eq!(beside_a_supervisor, (phase.is_committed() || phase.is_trial()).then_some(&to), "{phase}");
+            let after_a_boot = serving(Some((phase, &to)), None, false);
+            assert_eq!(after_a_boot, phase.is_committed().then_some(&to), "{phase}");
+            let before_one = serving(Some((phase, &to)), None, true);
+            assert_eq!(before_one, (phase.is_committed() || phase.is_trial()).then_some(&to), "{phase}");
         }
         assert_eq!((serving(None, None, true), serving(None, Some(&before), false)), (None, Some(&before)));
     }

@@ -179,7 +179,7 @@ impl<'a> AdoptionPlan<'a> {
         )];
         if self.managed {
             steps.push(format!(
-                "keep systemd from starting {unit} while the adoption runs (systemctl mask --runtime): a Salt state that wants it enabled \
+                "keep systemd from starting {unit} while the adoption runs (a drop-in, and systemctl mask --runtime): a Salt state that wants it enabled \
                  fails meanwhile, and starts nothing"
             ));
         }

@@ -94,13 +94,15 @@ impl Adoption {
 
     /// Keeps systemd from starting the package's unit: until the next boot in any case, and from then on where sidle runs its agent.
     pub(super) fn hold(&self, instance: &AdoptingInstance) -> Result<(), OsError> {
-        if !self.managed {
+        let layout = instance.layout();
+        if !self.managed && !is_own_host(layout) {
             return Ok(());
         }
-        let units = Dir::open_or_create(&instance.layout().root().join(UNITS), 0o755)?;
+        // Also a unit that has not started this agent: a boot would start it.
+        let units = Dir::open_or_create(&layout.root().join(UNITS), 0o755)?;
         asking_unit::put(instance, &units, &self.unit, Asks::Adopted)?;
         units.sync()?;
-        units::mask_until_boot(&self.unit)
+        if self.managed { units::mask_until_boot(&self.unit) } else { units::reload() }
     }
 
     /// Retires the package's agent: a replacement unit takes the name of its unit, its commands lead to the running release. `programs`: the names
@@ -236,12 +238,15 @@ impl Adoption {
             lines.push(format!("systemctl disable --now sidle@{}", instance.name()));
             lines.push(format!("systemctl stop {}", self.unit));
         }
-        lines.push(replacement_unit::removal(layout, &self.unit));
+        // Before the agent is retired, an administrator's own unit still has its name.
+        if !self.has_own_unit(layout) {
+            lines.push(replacement_unit::removal(layout, &self.unit));
+        }
         let others = self.other_units(instance).map(|unit| asking_unit::path(layout, unit, Asks::OtherName));
-        let is_held = self.managed && self.stage == Stage::Begun;
-        let own = is_held.then(|| asking_unit::path(layout, &self.unit, Asks::Adopted));
+        let is_begun = self.stage == Stage::Begun;
+        let own = is_begun.then(|| asking_unit::path(layout, &self.unit, Asks::Adopted));
         lines.extend(others.chain(own).map(|path| format!("rm -f {}", quoted(&path.to_string_lossy()))));
-        if is_held {
+        if is_begun && self.managed {
             lines.push(format!("systemctl unmask --runtime {}", self.unit));
         }
         if self.unit_kept {
@@ -253,6 +258,12 @@ impl Adoption {
             self.by_hand()
         });
         lines
+    }
+
+    /// True if an administrator's own unit lies where a replacement unit would.
+    fn has_own_unit(&self, layout: &Layout) -> bool {
+        let units = Dir::open_if_exists(&layout.root().join(UNITS)).ok().flatten();
+        units.and_then(|units| unit_state(&units, &self.unit).ok()) == Some(UnitState::Unit)
     }
 
     /// The command line that starts an agent without a unit, for a shell of root.
@@ -286,4 +297,55 @@ fn script(instance: &AdoptingInstance, program: &str, place: &Path) -> String {
          exec sidle --root '{root}' run {package} --instance {name} {program} -- \"$@\"\nfi\n\
          exec \"$(readlink -f '{link}')/{place}\" \"$@\"\n"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::AgentError;
+    use crate::switch::journal::files::InstanceFiles;
+
+    const UNIT: &str = "salt-minion.service";
+
+    fn instance(root: &Path) -> AdoptingInstance {
+        let files = InstanceFiles::new(&Layout::new(root), &"a".parse().unwrap(), &"a".parse().unwrap());
+        AdoptingInstance { files, registry: |kind| Err(AgentError::new(kind)) }
+    }
+
+    /// An adoption whose unit asks already, as before the switch.
+    fn begun(instance: &AdoptingInstance) -> (Adoption, Dir) {
+        let units = Dir::open_or_create(&instance.layout().root().join(UNITS), 0o755).unwrap();
+        asking_unit::put(instance, &units, UNIT, Asks::Adopted).unwrap();
+        (Adoption::new("salt-minion".parse().unwrap(), UNIT.to_owned(), false, Vec::new()), units)
+    }
+
+    /// It would refuse the start of the package's agent, or of the replacement unit.
+    #[test]
+    fn a_unit_asks_until_the_adoption_is_undone_or_the_agent_is_retired() {
+        let root = tempfile::tempdir().unwrap();
+        let instance = instance(root.path());
+        let drop_in = asking_unit::path(instance.layout(), UNIT, Asks::Adopted);
+        let (adoption, _) = begun(&instance);
+        assert!(drop_in.exists());
+        adoption.undo(&instance).unwrap();
+        assert!(!drop_in.exists());
+        let (mut adoption, units) = begun(&instance);
+        adoption.retire(&instance, &BTreeMap::new()).unwrap();
+        assert!(!drop_in.exists() && unit_state(&units, UNIT).unwrap() == UnitState::Replacement);
+    }
+
+    /// The commands that people type without sidle deleted it.
+    #[test]
+    fn an_administrators_own_unit_is_removed_by_no_printed_command() {
+        let root = tempfile::tempdir().unwrap();
+        let instance = instance(root.path());
+        let (adoption, units) = begun(&instance);
+        units.write_atomic(UNIT, b"[Service]\nExecStart=/usr/bin/salt-minion\n", 0o644).unwrap();
+        let path = units.path().join(UNIT);
+        let removes = |lines: &[String]| lines.iter().any(|line| line.contains(&format!("{} ", path.display())));
+        let lines = adoption.manual_undo(&instance);
+        assert!(!removes(&lines) && lines.iter().any(|line| line.ends_with("zzz-sidle-adopted.conf")), "{lines:?}");
+        units.remove_file(UNIT).unwrap();
+        assert!(removes(&adoption.manual_undo(&instance)));
+    }
 }

@@ -65,7 +65,8 @@ pub fn sidle(arguments: &[&str], variables: &[(&str, &str)]) -> Ran {
 
 /// What `sidle upgrade sidle` leaves where the program was: a link, to a program that is another than the formula's. Gives both.
 pub fn upgraded_by_itself(work: &Path) -> (PathBuf, PathBuf) {
-    let (program, release) = (work.join("linked-sidle"), work.join("release-sidle"));
+    let (program, release) = (work.join("linked-sidle"), work.join("opt/sidle/sidle/current/bin/sidle"));
+    fs::create_dir_all(release.parent().unwrap()).unwrap();
     fs::copy(SIDLE, &release).unwrap();
     fs::OpenOptions::new().append(true).open(&release).unwrap().write_all(b"+").unwrap();
     symlink(&release, &program).unwrap();

@@ -8,10 +8,11 @@ import pathlib
 import pprint
 import re
 import shutil
+import sys
 import zipfile
 
 from .. import relocate
-from ..process import Refusal, run, say
+from ..process import Refusal, attempt, run, say
 from .toolchain import RUNTIME
 
 # The minor versions of Python 3 that there is a recipe for.
@@ -68,7 +69,7 @@ def compile_one(source, minor, sources, workshop, toolchain, prefix, toolbox, fl
 
 
 def compile_trained(top, workshop, flags):
-    """Compile the program with counters, let it do what programs do at their start, and compile it and its modules by the counts."""
+    """Compile the program with counters, let it do what programs do at their start, and compile it by the counts, with its modules."""
     directory = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
     held = fcntl.fcntl(directory, fcntl.F_DUPFD, TRAINING_DESCRIPTOR)
     os.close(directory)
@@ -94,9 +95,14 @@ def train(top, held, place):
     (top / "pybuilddir.txt").write_text("none\n", encoding="utf-8")
     archive(top)
     variables = {"LC_ALL": "C.UTF-8", "TZ": "UTC", "PYTHONHASHSEED": "0", "PYTHONPATH": f"{place}/training.zip"}
+    code = f"import ctypes, sys; sys.exit(ctypes.CDLL(None).personality({ADDR_NO_RANDOMIZE}) == -1)"
+    if attempt([sys.executable, "-c", code], "cannot compile Python", "report this").returncode:
+        say("this system lets no program have the same addresses twice: another build of this Python may have other bytes")
     run([f"{place}/python", "-s", "-S", "-B", f"{place}/training.zip"], "cannot let the compiled Python run for its profile",
         "report this: training.py must change", cwd="/", env=variables, pass_fds=(held,), preexec_fn=keep_addresses)
     (top / "pybuilddir.txt").unlink()
+    if not any(top.rglob("*.gcda")):
+        raise Refusal("cannot compile Python by what it does: the compiled Python has counted nothing", "report this: cpython.py must change")
 
 
 def archive(top):

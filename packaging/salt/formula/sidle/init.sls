@@ -14,7 +14,7 @@ sidle-program:
     - source: {{ sidle.source | yaml_dquote }}
     - mode: '0755'
     # `sidle upgrade sidle` has made it a link to the current release: Salt would write through it, into that release.
-    - unless: {{ ('test -L ' ~ word(sidle.program)) | yaml_dquote }}
+    - unless: {{ ('test -e ' ~ word(sidle.program) ~ ' && readlink ' ~ word(sidle.program) ~ ' | grep -q /sidle/current/bin/sidle$') | yaml_dquote }}
     - require_in:
       - cmd: sidle-setup
 {%- endif %}
