@@ -25,13 +25,9 @@ pub fn refuse(instance: &AdoptingInstance, adoption: &Adoption, unit: &str) -> R
 /// Refuses the start of the adopted agent's own unit while a release serves.
 fn refuse_adopted(instance: &AdoptingInstance, adoption: &Adoption) -> Result<(), Report> {
     let journal = instance.files.journal()?;
-    let live = journal.live.as_ref();
-    let is_of_this_boot = match live {
-        Some(live) => live.boot == clock::boot_id()?,
-        None => false,
-    };
-    let live = live.map(|live| (live.phase, &live.request.to));
-    let Some(release) = serving(live, journal.proven.as_ref(), is_of_this_boot) else { return Ok(()) };
+    let boot = clock::boot_id()?;
+    let live = journal.live.as_ref().map(|live| (live.phase, &live.request.to, live.boot == boot));
+    let Some(release) = serving(live, journal.proven.as_ref()) else { return Ok(()) };
     let (package, unit) = (instance.package(), &adoption.unit);
     let hint = match adoption.stage {
         Stage::Begun => format!("`sidle adopt {package}` completes the adoption, which is under way or was cut off"),
@@ -42,16 +38,13 @@ fn refuse_adopted(instance: &AdoptingInstance, adoption: &Adoption) -> Result<()
     Err(runs_already(instance, unit, "its agent", release).hint(hint))
 }
 
-/// The release that serves instead of the package's agent; None: that one serves, before the switch stops it and from the way back on.
-fn serving<'a>(
-    live: Option<(Phase, &'a Release)>,
-    proven: Option<&'a Release>,
-    is_of_this_boot: bool,
-) -> Option<&'a Release> {
+/// The release that serves instead of the package's agent; None: that one serves, before the switch stops it and from the way back on. `live`: the phase of
+/// the live switch, its new release, and whether the switch was begun or resumed since the last boot.
+fn serving<'a>(live: Option<(Phase, &'a Release, bool)>, proven: Option<&'a Release>) -> Option<&'a Release> {
     match live {
-        Some((phase, to)) if phase.is_committed() => Some(to),
+        Some((phase, to, _)) if phase.is_committed() => Some(to),
         // A trial that a boot has cut off is undone, as soon as a supervisor sees it.
-        Some((phase, to)) if phase.is_trial() && is_of_this_boot => Some(to),
+        Some((phase, to, true)) if phase.is_trial() => Some(to),
         Some(_) | None => proven,
     }
 }
@@ -94,11 +87,11 @@ mod tests {
     fn the_packages_unit_may_start_unless_a_release_serves() {
         let (to, before) = ("2.0-1".parse().unwrap(), "1.0-1".parse().unwrap());
         for phase in Phase::ALL {
-            let after_a_boot = serving(Some((phase, &to)), None, false);
+            let after_a_boot = serving(Some((phase, &to, false)), None);
             assert_eq!(after_a_boot, phase.is_committed().then_some(&to), "{phase}");
-            let before_one = serving(Some((phase, &to)), None, true);
+            let before_one = serving(Some((phase, &to, true)), None);
             assert_eq!(before_one, (phase.is_committed() || phase.is_trial()).then_some(&to), "{phase}");
         }
-        assert_eq!((serving(None, None, true), serving(None, Some(&before), false)), (None, Some(&before)));
+        assert_eq!((serving(None, None), serving(None, Some(&before))), (None, Some(&before)));
     }
 }

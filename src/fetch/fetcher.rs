@@ -158,7 +158,7 @@ impl<'a> Fetcher<'a> {
         self.mirrors.are_directories()
     }
 
-    /// Whether the repository is `stdio:by-hand`: its metadata may be as old as that of a bundle file.
+    /// True if a person brings the repository (`stdio:by-hand`): metadata that is older than known, or expired, is accepted as from a bundle file.
     pub fn is_by_hand(&self) -> bool {
         self.mirrors.by_hand
     }

@@ -21,7 +21,7 @@ use tracing::debug;
 /// All mirrors, in the order of the settings.
 pub(super) struct Mirrors<'a> {
     all: Vec<Mirror>,
-    /// Whether the only one is `stdio:by-hand`.
+    /// True if the only mirror is `stdio:by-hand`: a person brings the repository.
     pub(super) by_hand: bool,
     patience: Patience,
     tell: &'a dyn Fn(&Notice),

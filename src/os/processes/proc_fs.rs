@@ -177,7 +177,7 @@ pub fn children(pid: u32) -> Result<Vec<Process>> {
     Ok(all()?.into_iter().filter(|process| process.parent == pid).collect())
 }
 
-/// Whether this process runs below one of these, as a job of an agent does.
+/// True if one of these processes is an ancestor of this one. For an agent's process: this command runs in a job of that agent.
 pub fn is_below(pids: &[u32]) -> Result<bool> {
     Ok(ancestors(std::process::id())?.iter().any(|above| pids.contains(&above.pid)))
 }

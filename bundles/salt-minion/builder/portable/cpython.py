@@ -17,8 +17,8 @@ from .toolchain import RUNTIME
 
 # The minor versions of Python 3 that there is a recipe for.
 MINORS = (11, 13)
-# Compiled twice, which takes over a minute more: without it a Salt program needs a tenth more of the processor at its start than on Debian's Python. Later
-# Pythons are faster than that by themselves.
+# Compiled twice, by the counts of the first time: a Salt program's start takes a tenth less of the processor. It takes over a minute more, so that only the
+# slower one is: docs/authors.md compares both.
 TRAINED = (11,)
 # What a terminal needs, and servers lack; and what would take a library of the machine that builds.
 DISABLED = ("_curses", "_curses_panel", "_dbm", "_gdbm", "_tkinter", "nis", "ossaudiodev", "readline")
@@ -96,7 +96,7 @@ def train(top, held, place):
     archive(top)
     variables = {"LC_ALL": "C.UTF-8", "TZ": "UTC", "PYTHONHASHSEED": "0", "PYTHONPATH": f"{place}/training.zip"}
     code = f"import ctypes, sys; sys.exit(ctypes.CDLL(None).personality({ADDR_NO_RANDOMIZE}) == -1)"
-    if attempt([sys.executable, "-c", code], "cannot compile Python", "report this").returncode:
+    if attempt([sys.executable, "-c", code], "cannot run this Python", "see the line above").returncode:
         say("this system lets no program have the same addresses twice: another build of this Python may have other bytes")
     run([f"{place}/python", "-s", "-S", "-B", f"{place}/training.zip"], "cannot let the compiled Python run for its profile",
         "report this: training.py must change", cwd="/", env=variables, pass_fds=(held,), preexec_fn=keep_addresses)
