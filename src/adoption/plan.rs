@@ -49,7 +49,12 @@ pub enum Earlier {
     /// The instance is adopted.
     Adopted,
     /// The switch had succeeded; the rest is done now.
-    Completed(Release),
+    Completed {
+        /// What runs.
+        release: Release,
+        /// What could not be done.
+        warnings: Vec<String>,
+    },
 }
 
 /// Completes or undoes an earlier adoption that was cut off. A dry run changes nothing.
@@ -66,9 +71,9 @@ pub fn resume(instance: &AdoptingInstance, is_dry_run: bool) -> Result<Earlier, 
         }
         (Stage::Begun, None, _) if is_dry_run => {}
         (Stage::Begun, None, Some(release)) => {
-            adoption.retire(instance, &instance.replaced(&instance.store().head(&release)?)?)?;
-            adoption.describe_extras(instance, &release);
-            return Ok(Earlier::Completed(release));
+            let mut warnings = adoption.retire(instance, &instance.replaced(&instance.store().head(&release)?)?)?;
+            warnings.extend(adoption.describe_extras(instance, &release));
+            return Ok(Earlier::Completed { release, warnings });
         }
         (Stage::Begun, None, None) => adoption.undo(instance)?,
     }

@@ -88,14 +88,23 @@ pub fn adopt(context: &Context, arguments: &AdoptArguments) -> Result<Ended, Rep
     let (package, output) = (&arguments.package, &context.output);
     let name = instance_of(package, arguments.instance.as_ref());
     let instance = adopting(&context.layout, &name, package);
-    let text = match resume(&instance, arguments.dry_run)? {
+    let earlier = match resume(&instance, arguments.dry_run)? {
         Earlier::None => None,
-        Earlier::Adopted => Some(format!("{name} is adopted already; `sidle unadopt {package}` gives it back")),
-        Earlier::Completed(release) => Some(format!("{name} is adopted: it runs {release}")),
+        Earlier::Adopted => {
+            let text = format!("{name} is adopted already; `sidle unadopt {package}` gives it back");
+            Some((text, Ended::As(Class::NothingToDo)))
+        }
+        Earlier::Completed { release, warnings } => {
+            warnings.iter().for_each(|warning| output.warning(warning));
+            Some((
+                format!("{name} is adopted: the adoption that was cut off is completed, {release} runs"),
+                Ended::Well,
+            ))
+        }
     };
-    if let Some(text) = text {
+    if let Some((text, ended)) = earlier {
         output.result(text, json!({"adopted": name}));
-        return Ok(Ended::As(Class::NothingToDo));
+        return Ok(ended);
     }
     let chosen = Chosen {
         release: arguments.release.clone(),

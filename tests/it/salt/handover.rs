@@ -57,7 +57,7 @@ fn phase(scene: &Scene) -> Option<String> {
     scene.phase()
 }
 
-/// Waits until the live switch is in this phase, or past it.
+/// Waits until the live switch is in this phase, which lasts a while.
 fn reaches(scene: &Scene, wanted: &str) {
     eventually(90, &format!("the switch is in {wanted}"), || match phase(scene) {
         Some(phase) if phase == wanted => Ok(()),

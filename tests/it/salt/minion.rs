@@ -99,7 +99,7 @@ fn a_job_whose_entry_was_removed_is_not_taken_for_one_that_lingers() {
     let minion = Minion::start(&tree, "one", &one_master(&master));
     minion.healthy();
     minion.idle(30);
-    for (function, argument) in [("test.sleep", "12"), ("cmd.run", "sleep 12")] {
+    for (function, argument) in [("test.sleep", "25"), ("cmd.run", "sleep 25")] {
         master.publish("one", &[function, argument]);
         let jobs = minion.busy_with(function);
         fs::remove_file(minion.path("var/cache/salt/minion/proc").join(&jobs[0].id)).unwrap();

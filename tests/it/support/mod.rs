@@ -50,9 +50,14 @@ const PAUSE_MAXIMUM: Duration = Duration::from_millis(200);
 const CROWDED: u64 = 3;
 const SECONDS_MAXIMUM: u64 = 400;
 
+/// How long to wait for what takes so many seconds where nothing else runs.
+pub fn crowded(seconds: u64) -> u64 {
+    seconds.max(SECONDS_MAXIMUM.min(CROWDED * seconds))
+}
+
 /// Looks until there is an answer; panics with the last thing seen if it takes far longer than `seconds`.
 pub fn eventually<T>(seconds: u64, what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
-    let seconds = seconds.max(SECONDS_MAXIMUM.min(CROWDED * seconds));
+    let seconds = crowded(seconds);
     let end = Instant::now() + Duration::from_secs(seconds);
     // A look may start a program: it must not keep from happening what is waited for, nor take the machine from the tests beside this one.
     let mut pause = Duration::from_millis(10);

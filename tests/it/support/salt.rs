@@ -1,11 +1,11 @@
 //! A real Salt master on loopback and real minions, each in a private root that goes away with it.
 
-use super::eventually;
 use super::leftovers;
 use super::ports::Ports;
 use super::programs::Programs;
 use super::shared;
 use super::stage::text;
+use super::{crowded, eventually};
 use serde_json::Value;
 use sidle::agent::{Activity, Agent as _, AgentSettings, Answers, Health, Subject};
 use sidle::digest::Digest;
@@ -415,7 +415,7 @@ impl Master {
     pub fn hears(&self, minions: &[&str]) {
         let mut command = Command::new(self.tree.join("bin/python3"));
         command.args(["-E", "-s", "-B", "-c", HEARS]).arg(self.root.path().join("etc/master"));
-        let output = command.arg(START_SECONDS.to_string()).args(minions).output().unwrap();
+        let output = command.arg(crowded(START_SECONDS).to_string()).args(minions).output().unwrap();
         assert!(output.status.success(), "{}\n{}", String::from_utf8_lossy(&output.stderr), self.log());
     }
 

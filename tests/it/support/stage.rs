@@ -4,6 +4,8 @@ use super::eventually;
 use super::leftovers;
 use super::mounts::Mounted;
 use serde_json::Value;
+use sidle::os::dir::Dir;
+use sidle::os::socket;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
@@ -11,6 +13,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// The program under test.
@@ -336,7 +339,10 @@ impl Host {
     pub fn supervise_instance_by(&self, program: &Path, instance: &str, variables: &[(&str, &str)]) -> Supervisor {
         let supervisor = self.supervisor_by(program, instance, variables);
         eventually(20, "the supervisor listens", || {
-            if self.path("run/sidle").join(instance).join("control").exists() { Ok(()) } else { Err(supervisor.log()) }
+            // One that a killed supervisor left is there, too.
+            let run = Dir::open(&self.path("run/sidle").join(instance)).map_err(|error| error.to_string())?;
+            let heard = socket::connect(&run, "control", Duration::from_secs(1));
+            if matches!(heard, Ok(Some(_))) { Ok(()) } else { Err(supervisor.log()) }
         });
         supervisor
     }

@@ -3,9 +3,9 @@
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests make and look at real files")]
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// Bytes that hardly compress, the same ones for the same seed.
 pub fn noise(seed: u64, length: usize) -> Vec<u8> {
@@ -67,23 +67,27 @@ pub fn last_changes(root: &Path) -> BTreeMap<PathBuf, (u64, i64, i64)> {
     found
 }
 
-/// Everything in a tree: what it is, its mode, its content or target.
+/// Everything in a tree, which is there: what it is, its mode, its content or target. What goes while this looks is not in it.
 pub fn contents(root: &Path) -> BTreeMap<String, (char, u32, Vec<u8>)> {
+    assert!(root.is_dir(), "there is no tree in {}", root.display());
     let mut found = BTreeMap::new();
     let mut directories = vec![root.to_owned()];
     while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(directory).unwrap() {
+        let Some(entries) = unless_gone(fs::read_dir(directory)) else { continue };
+        for entry in entries {
             let path = entry.unwrap().path();
-            let stat = fs::symlink_metadata(&path).unwrap();
+            let Some(stat) = unless_gone(fs::symlink_metadata(&path)) else { continue };
             let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
             let mode = stat.mode() & 0o7777;
             let what = if stat.is_dir() {
                 directories.push(path);
                 ('d', mode, Vec::new())
             } else if stat.is_symlink() {
-                ('l', 0, fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes())
+                let Some(target) = unless_gone(fs::read_link(&path)) else { continue };
+                ('l', 0, target.into_os_string().into_encoded_bytes())
             } else if stat.is_file() {
-                ('f', mode, fs::read(&path).unwrap())
+                let Some(bytes) = unless_gone(fs::read(&path)) else { continue };
+                ('f', mode, bytes)
             } else {
                 ('?', mode, Vec::new())
             };
@@ -91,4 +95,12 @@ pub fn contents(root: &Path) -> BTreeMap<String, (char, u32, Vec<u8>)> {
         }
     }
     found
+}
+
+fn unless_gone<T>(result: io::Result<T>) -> Option<T> {
+    match result {
+        Ok(found) => Some(found),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => panic!("{error}"),
+    }
 }

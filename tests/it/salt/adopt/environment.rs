@@ -29,7 +29,7 @@ fn another_user_is_refused_and_giving_back_waits_for_jobs_and_tells_its_cost() {
 
     let told = scene.verb("unadopt", &["--dry-run"]).ok();
     assert!(told.contains("would do every job a second time") && told.contains("is missed"), "{told}");
-    scene.master().publish(ID, &["test.sleep", "25"]);
+    scene.master().publish(ID, &["test.sleep", "60"]);
     let busy = || scene.master().call(ID, &["saltutil.running"]).contains("test.sleep");
     eventually(20, "the job runs", || if busy() { Ok(()) } else { Err("not yet".to_owned()) });
     let refused = scene.verb("unadopt", &["--deadline", "1s"]);

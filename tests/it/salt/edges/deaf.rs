@@ -18,7 +18,7 @@ const CHANGE: (&str, &str) = ("self.pub_channel.on_recv(self._handle_payload)", 
 const SETTINGS: &str = "probation = \"1s\"\nstart_timeout = \"45s\"\nrehearsal = \"off\"\n";
 
 /// For Salt to start, to find the first minion, and to end.
-const REFUSAL: Duration = Duration::from_secs(60);
+const REFUSAL: Duration = Duration::from_secs(180);
 
 /// Salt refuses a second minion with this.
 const REFUSED: Option<i32> = Some(1);
@@ -28,9 +28,10 @@ const REFUSED: Option<i32> = Some(1);
 fn a_new_process_that_hears_nothing_is_never_committed_and_the_old_one_does_the_jobs() {
     let relay = Relay::start();
     let options = format!("publish_port: {}\n", relay.port);
-    let scene = Scene::idle(&Wanted { settings: SETTINGS, options: &options, ..Wanted::of(&[OLD, NEW]) });
+    let mut scene = Scene::idle(&Wanted { options: &options, ..Wanted::of(&[OLD, NEW]) });
     relay.lead_to(scene.master().publish_port());
     scene.run(OLD);
+    scene.set(SETTINGS);
     assert_eq!(scene.second_minion(OLD, REFUSAL), REFUSED, "a minion alone");
     behind_a_silent_port(&scene, &relay);
 

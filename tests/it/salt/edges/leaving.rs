@@ -37,7 +37,7 @@ fn what_is_left_in_the_background_survives(mode: &str) {
     // 3007 keeps the process of a job for half a minute after it has returned: the command is below it when the old process ends.
     let scene = Scene::with(&Wanted::of(&[MIDDLE, OLD]));
     // No other test's: found by its arguments.
-    let command = format!("sleep {}", 100_000 + std::process::id());
+    let command = format!("sleep {}{}", 100_000 + std::process::id(), mode.len());
     scene.master().call(ID, &["cmd.run", &command, "bg=True"]);
     let mut left = None;
     eventually(10, "the command runs", || {
@@ -101,7 +101,7 @@ fn a_job_that_never_ends_holds_up_neither_a_rollback_nor_the_next_switch() {
 #[test]
 fn after_its_time_a_switch_is_over_and_the_last_job_of_the_old_process_is_answered_all_the_same() {
     let scene = Scene::with(&Wanted { settings: "retire_timeout = \"2s\"\n", ..Wanted::of(&[OLD, NEW]) });
-    let stream = scene.stream(&Plan { once: Some((2, 60)), ..Plan::short(0.5) });
+    let stream = scene.stream(&Plan { once: Some((2, 120)), ..Plan::short(0.5) });
     stream.run(6);
     let ran = scene.switch(&[&format!("{NEW}-1"), "--mode", "overlap"]);
     assert_eq!(ran.code, Some(0), "{ran:?}\n{}", scene.logs());
@@ -110,7 +110,7 @@ fn after_its_time_a_switch_is_over_and_the_last_job_of_the_old_process_is_answer
     assert_eq!(finishing(&scene).len(), 1, "the job was waited for: {}", scene.status());
     answers_from(&scene, NEW);
     // It is ended once its job has been answered.
-    eventually(150, "the old process ends", || match finishing(&scene) {
+    eventually(200, "the old process ends", || match finishing(&scene) {
         left if left.is_empty() => Ok(()),
         left => Err(format!("{left:?}")),
     });

@@ -41,7 +41,8 @@ const MORE_CHANGES: [Change; 2] = [
 /// A Salt that starts jobs on a way which the guard has not wrapped runs each job in both processes.
 fn goes_round_the_guard(changes: [Change; 2]) {
     let settings = "probation = \"4s\"\nrehearsal = \"off\"\nstart_timeout = \"40s\"\n";
-    let scene = Scene::with(&Wanted { settings, ..Wanted::of(&[OLD]) });
+    let mut scene = Scene::with(&Wanted::of(&[OLD]));
+    scene.set(settings);
     for (number, (what, change, reason)) in changes.into_iter().enumerate() {
         let version = format!("3007.9{number}");
         let directory = tempfile::tempdir().unwrap();

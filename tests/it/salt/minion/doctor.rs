@@ -194,12 +194,12 @@ fn doctor_finds_nothing_on_a_host_whose_minion_is_well() {
 #[test]
 fn a_job_that_outlived_its_minion_is_not_a_second_minion() {
     let mut scene = Scene::new(&["3006.30"]);
-    scene.master().publish(scene::ID, &["test.sleep", "60"]);
+    let jid = scene.master().publish(scene::ID, &["test.sleep", "60"]);
     let job = eventually(30, "the job runs", || {
         let all = proc_fs::all().unwrap();
         let of_it = |pid: u32| {
             let command = command_of(pid);
-            command.contains(text(&scene.host.root())) && command.contains("_thread_return")
+            command.contains(text(&scene.host.root())) && command.contains(&jid) && command.contains("_thread_return")
         };
         all.into_iter().find(|process| of_it(process.pid)).ok_or_else(String::new)
     });

@@ -201,7 +201,8 @@ fn each_minion_that_did_not_return_has_its_cause_and_a_remedy() {
     fleet.assert_cause(&["web1", "20200101000000000000"], "job-expired", "keeps jobs for 24 hours");
     fleet.assert_cause(&["web1", "deploy-42"], "job-unknown", "knows no job deploy-42");
 
-    let slow = fleet.master.publish("web1", &["test.sleep", "12"]);
+    let slow = fleet.master.publish("web1", &["test.sleep", "60"]);
+    web1.busy_with("test.sleep");
     fleet.assert_cause(&["web1"], "running", "still runs the job, in process");
     fleet.assert_cause(&["web2", &slow], "not-targeted", "its target web1 (glob) does not match it");
     let wrong = fleet.master.publish("web1", &["no.such_function"]);
@@ -210,7 +211,7 @@ fn each_minion_that_did_not_return_has_its_cause_and_a_remedy() {
     let other = fleet.master.publish("web2", &["test.ping"]);
     eventually(30, "it has returned", || if fleet.has_returned("web2", &other) { Ok(()) } else { Err(other.clone()) });
     fleet.assert_cause(&["web2", &other], "returned", "web2 did return.");
-    eventually(60, "it has returned", || if fleet.has_returned("web1", &slow) { Ok(()) } else { Err(slow.clone()) });
+    eventually(90, "it has returned", || if fleet.has_returned("web1", &slow) { Ok(()) } else { Err(slow.clone()) });
     fleet.assert_cause(&["web1", &slow], "returned-late", "after the job was published");
 
     let killed = fleet.master.publish("web1", &["test.sleep", "600"]);
