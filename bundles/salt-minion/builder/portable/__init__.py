@@ -104,8 +104,15 @@ class Builder:
         compiler = self.toolchain()
         inputs = [version, python.minor, FLOOR, compiler.key, *described(self.sodium), *makers("wheels")]
         directory, _ = self.store.kept(f"wheels-py3.{python.minor}", inputs, lambda into: wheels.make(
-            version, python.minor, self.sodium, self.sources, self.workshop(compiler), self.toolbox, FLOOR, into))
+            version, python.minor, lambda: self.sodium_archive(compiler), self.workshop(compiler), self.toolbox, FLOOR, into))
         return directory
+
+    def sodium_archive(self, compiler):
+        """The libsodium that all wheels share."""
+        inputs = [compiler.key, *described(self.sodium), *makers("wheels")]
+        directory, _ = self.store.kept("libsodium", inputs, lambda into: wheels.compile_sodium(
+            self.sodium, self.sources, self.workshop(compiler), into))
+        return directory / wheels.SODIUM_ARCHIVE
 
     def workshop(self, compiler, prefix=None):
         """A place to compile in, which goes away with the build."""

@@ -17,9 +17,15 @@ from .toolchain import RUNTIME
 
 # The minor versions of Python 3 that there is a recipe for.
 MINORS = (11, 13)
-# Compiled twice, by the counts of the first time: a Salt program's start takes a tenth less of the processor. It takes over a minute more, so that only the
-# slower one is: docs/authors.md compares both.
-TRAINED = (11,)
+# Modules that every Salt program loads: as a part of the program, as distributions have them, none of them is searched, opened and linked at each start.
+STATIC = {
+    "_asyncio": "_asynciomodule.c", "_bisect": "_bisectmodule.c", "_contextvars": "_contextvarsmodule.c", "_csv": "_csv.c",
+    "_datetime": "_datetimemodule.c", "_heapq": "_heapqmodule.c", "_json": "_json.c", "_opcode": "_opcode.c", "_pickle": "_pickle.c",
+    "_posixsubprocess": "_posixsubprocess.c", "_queue": "_queuemodule.c", "_random": "_randommodule.c", "_socket": "socketmodule.c",
+    "_struct": "_struct.c", "array": "arraymodule.c", "binascii": "binascii.c", "fcntl": "fcntlmodule.c", "grp": "grpmodule.c",
+    "math": "mathmodule.c", "mmap": "mmapmodule.c", "resource": "resource.c", "select": "selectmodule.c", "termios": "termios.c",
+    "unicodedata": "unicodedata.c",
+}
 # What a terminal needs, and servers lack; and what would take a library of the machine that builds.
 DISABLED = ("_curses", "_curses_panel", "_dbm", "_gdbm", "_tkinter", "nis", "ossaudiodev", "readline")
 # A module whose library was not found is left out by Python's own build without an error.
@@ -46,14 +52,12 @@ def compile_one(source, minor, sources, workshop, toolchain, prefix, toolbox, fl
     if minor == 11:
         keep_to_own_libraries(top)
         open_internals(top / "Modules" / "pyexpat.c")
-    (top / "Modules" / "Setup.local").write_text("*disabled*\n" + "\n".join(DISABLED) + "\n", encoding="utf-8")
+    static = [f"{module} {file}" for module, file in STATIC.items()]
+    (top / "Modules" / "Setup.local").write_text("\n".join(["*static*", *static, "*disabled*", *DISABLED, ""]), encoding="utf-8")
     # Modules are compiled by names of files that begin with the directory of the build.
     flags = f"{workshop.c_flags} -ffile-prefix-map={workshop.directory}=."
     workshop.run(["sh", "configure", *options(minor, workshop)], top, CFLAGS=flags)
-    if minor in TRAINED:
-        compile_trained(top, workshop, flags)
-    else:
-        workshop.make(top, CFLAGS=flags)
+    compile_trained(top, workshop, flags)
     lay(top, prefix, minor, workshop)
     for library in sorted((workshop.libraries / "lib").glob("*.so.*")):
         shutil.copyfile(library, prefix / "lib" / library.name, follow_symlinks=False)
@@ -69,7 +73,8 @@ def compile_one(source, minor, sources, workshop, toolchain, prefix, toolbox, fl
 
 
 def compile_trained(top, workshop, flags):
-    """Compile the program with counters, let it do what programs do at their start, and compile it by the counts, with its modules."""
+    """Compile the program with counters, let it do what programs do at their start, and compile it by the counts, with its modules: a start takes a
+    tenth less of the processor."""
     directory = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
     held = fcntl.fcntl(directory, fcntl.F_DUPFD, TRAINING_DESCRIPTOR)
     os.close(directory)

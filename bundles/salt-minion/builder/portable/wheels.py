@@ -12,6 +12,7 @@ from ..process import Refusal, say
 PYZMQ = re.compile(r"pyzmq==(\S+)")
 OFFERED_FLOORS = ("2_28", "2_26")
 SODIUM = re.compile(r"\.libs/(libsodium-[^/]+)$")
+SODIUM_ARCHIVE = "libsodium.a"
 
 
 def pyzmq_version(pins):
@@ -19,13 +20,13 @@ def pyzmq_version(pins):
     return next((found.group(1) for found in map(PYZMQ.fullmatch, pins) if found), None)
 
 
-def compile_sodium(source, sources, workshop):
-    """Give libsodium as an archive of object files."""
+def compile_sodium(source, sources, workshop, into):
+    """Put libsodium into a directory, as an archive of object files."""
     say(f"compiling {source.package} {source.version}")
     top = sources.unpack(source, workshop.directory / source.package)
     workshop.run(["sh", "configure", "--quiet", "--prefix=/usr", "--disable-shared", "--with-pic"], top)
     workshop.make(top / "src" / "libsodium")
-    return top / "src" / "libsodium" / ".libs" / "libsodium.a"
+    shutil.copyfile(top / "src" / "libsodium" / ".libs" / SODIUM_ARCHIVE, into / SODIUM_ARCHIVE)
 
 
 def adapt(wheel, archive, floor, workshop, into):
@@ -81,8 +82,8 @@ def fits(version, toolbox, scratch):
     return True
 
 
-def make(version, minor, source, sources, workshop, toolbox, floor, into):
-    """Fill a directory with pyzmq of this version for this Python; it stays empty where the index has one that fits."""
+def make(version, minor, sodium, workshop, toolbox, floor, into):
+    """Fill a directory with pyzmq of this version for this Python; it stays empty where the index has one that fits. `sodium` gives the archive."""
     scratch = workshop.directory / "pyzmq"
     if fits(version, toolbox, scratch):
         return
@@ -91,6 +92,5 @@ def make(version, minor, source, sources, workshop, toolbox, floor, into):
     toolbox.pip(["download", "--quiet", "--no-deps", "--only-binary", ":all:", "--implementation", "cp", "--python-version", f"3.{minor}",
                  "--abi", f"cp3{minor}", "--abi", "abi3", *platforms, "--dest", scratch, f"pyzmq=={version}"],
                 f"cannot download pyzmq {version}", "check that this machine reaches a package index")
-    archive = compile_sodium(source, sources, workshop)
-    adapt(next(scratch.glob("*.whl")), archive, floor, workshop, into)
+    adapt(next(scratch.glob("*.whl")), sodium(), floor, workshop, into)
     shutil.rmtree(scratch)
