@@ -201,6 +201,36 @@ impl fmt::Display for LibcVersion {
 
 crate::as_text!(LibcVersion);
 
+/// The first two numbers of a version of Linux, `3.10`.
+#[expect(missing_docs, reason = "the fields' names say what they hold")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct KernelVersion {
+    pub major: u32,
+    pub minor: u32,
+}
+
+const KERNEL_FORM: &str = "a version of Linux such as 3.10";
+
+impl FromStr for KernelVersion {
+    type Err = VersionError;
+    fn from_str(text: &str) -> Result<Self, VersionError> {
+        let numbers: Option<Vec<u32>> = text.split('.').map(|part| part.parse().ok()).collect();
+        match numbers.as_deref() {
+            Some([major, minor]) => Ok(Self { major: *major, minor: *minor }),
+            _ => refuse(text, KERNEL_FORM),
+        }
+    }
+}
+
+impl fmt::Display for KernelVersion {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}.{}", self.major, self.minor)
+    }
+}
+
+crate::as_text!(KernelVersion);
+
 impl FromStr for Platform {
     type Err = VersionError;
     fn from_str(text: &str) -> Result<Self, VersionError> {

@@ -1,7 +1,7 @@
 //! The requirements of a binary: architecture, oldest C library, shared libraries.
 
-use crate::version::LibcVersion;
-use goblin::elf::{Elf, header, program_header};
+use crate::version::{KernelVersion, LibcVersion};
+use goblin::elf::{Elf, header, note, program_header};
 use std::collections::BTreeSet;
 
 /// The requirements of one binary.
@@ -17,6 +17,10 @@ pub struct Needs {
     pub glibc: Option<LibcVersion>,
     /// The symbol versions that it needs, each with the library that has to define it: `libstdc++.so.6`, `GLIBCXX_3.4.21`.
     pub versions: Vec<(String, String)>,
+    /// The oldest kernel, as its compiler's C library states it.
+    pub kernel: Option<KernelVersion>,
+    /// The level of x86-64 that it is marked with, from 2 on.
+    pub x86_64_level: Option<u8>,
     /// Whether address and file offset of a loaded segment differ modulo its alignment: glibc before 2.35 refuses to load the file.
     pub misaligned: bool,
     /// True when it is linked with musl.
@@ -63,6 +67,8 @@ pub fn read(bytes: &[u8]) -> Result<Option<Needs>, ElfError> {
         soname: elf.soname.map(str::to_owned),
         glibc: glibc(&elf),
         versions: versions(&elf),
+        kernel: kernel(&elf, bytes),
+        x86_64_level: x86_64_level(&elf, bytes),
         misaligned: is_misaligned(&elf),
         musl: libraries.iter().any(|name| is_musl(name))
             || elf.interpreter.is_some_and(|path| path.contains("ld-musl")),
@@ -127,6 +133,58 @@ fn versions(elf: &Elf<'_>) -> Vec<(String, String)> {
     all.flat_map(of_library).collect()
 }
 
+/// `NT_GNU_ABI_TAG`: the system (0: Linux) and the three numbers of its version.
+const ABI_TAG: u32 = 1;
+/// `NT_GNU_PROPERTY_TYPE_0`: properties, each with its type, its length and its value.
+const PROPERTIES: u32 = 5;
+/// `GNU_PROPERTY_X86_ISA_1_NEEDED` of the x86-64 psABI: a bit for each level, from 1 on.
+const X86_LEVELS_NEEDED: u32 = 0xc000_8002;
+const X86_LEVELS: u32 = 0b1111;
+
+/// The contents of the notes of this kind that GNU tools wrote.
+fn notes<'a>(elf: &Elf<'a>, bytes: &'a [u8], kind: u32) -> Vec<&'a [u8]> {
+    let all = elf.iter_note_headers(bytes).into_iter().flatten();
+    // The first one that cannot be read ends the list: the rest is no list of notes.
+    let readable = all.map_while(Result::ok);
+    readable
+        .filter(|found: &note::Note<'_>| found.name == "GNU" && found.n_type == kind)
+        .map(|found| found.desc)
+        .collect()
+}
+
+fn number(elf: &Elf<'_>, bytes: &[u8], at: usize) -> Option<u32> {
+    let four = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
+    Some(if elf.little_endian { u32::from_le_bytes(four) } else { u32::from_be_bytes(four) })
+}
+
+fn kernel(elf: &Elf<'_>, bytes: &[u8]) -> Option<KernelVersion> {
+    const LINUX: u32 = 0;
+    let numbers = |note: &[u8]| Some([number(elf, note, 0)?, number(elf, note, 4)?, number(elf, note, 8)?]);
+    let found = notes(elf, bytes, ABI_TAG).into_iter().filter_map(numbers);
+    found.filter(|found| found[0] == LINUX).map(|[_, major, minor]| KernelVersion { major, minor }).max()
+}
+
+fn x86_64_level(elf: &Elf<'_>, bytes: &[u8]) -> Option<u8> {
+    if elf.header.e_machine != header::EM_X86_64 {
+        return None;
+    }
+    let highest = |levels: u32| (levels & X86_LEVELS).checked_ilog2().and_then(|bit| u8::try_from(bit + 1).ok());
+    let levels = notes(elf, bytes, PROPERTIES).into_iter().filter_map(|note| property(elf, note, X86_LEVELS_NEEDED));
+    levels.filter_map(highest).max().filter(|level| *level > 1)
+}
+
+/// The value of a property of four bytes. Each property begins at a multiple of 8.
+fn property(elf: &Elf<'_>, note: &[u8], wanted: u32) -> Option<u32> {
+    let mut at = 0;
+    while let (Some(kind), Some(length)) = (number(elf, note, at), number(elf, note, at + 4)) {
+        if kind == wanted && length == 4 {
+            return number(elf, note, at + 8);
+        }
+        at = at.checked_add(8)?.checked_add(usize::try_from(length).ok()?)?.checked_next_multiple_of(8)?;
+    }
+    None
+}
+
 /// As the dynamic linker of glibc before 2.35 checks it (`ELF load command address/offset not properly aligned`); later ones look at pages alone.
 fn is_misaligned(elf: &Elf<'_>) -> bool {
     let loaded = elf.program_headers.iter().filter(|segment| segment.p_type == program_header::PT_LOAD);
@@ -188,7 +246,8 @@ mod tests {
         assert!(needs.libraries.iter().any(|name| name == "libc.so.6"));
         let of_libc = |(library, version): &(String, String)| library == "libc.so.6" && version.starts_with("GLIBC_2.");
         assert!(needs.versions.iter().any(of_libc), "{needs:?}");
-        assert!(!needs.misaligned);
+        assert!(!needs.misaligned && needs.x86_64_level.is_none());
+        assert!(needs.kernel.is_some_and(|kernel| kernel.major >= 2), "{needs:?}");
         assert!(read(&bytes[..100]).is_err());
         assert_eq!(read(b"#!/bin/sh").unwrap(), None);
     }

@@ -12,7 +12,7 @@ fn good() -> Value {
     let frame = |offset: u64, content: u64| json!({"offset": offset, "length": 100, "sha256": HASH, "content_length": content, "generation": 0});
     json!({
         "schema": 1, "package": "demo", "version": "1.0", "revision": 1, "platform": "linux-any", "agent": "demo", "libc_floor": null,
-        "host_libraries": ["libz.so.1"], "host_versions": {"libz.so.1": ["ZLIB_1.2.9"]}, "masters": null, "source_date_epoch": 1_700_000_000,
+        "host_libraries": ["libz.so.1"], "host_versions": {"libz.so.1": ["ZLIB_1.2.9"]}, "kernel_floor": "3.2", "x86_64_level": 3, "masters": null, "source_date_epoch": 1_700_000_000,
         "space": {"content_bytes": 1010, "allocated_bytes": 16384, "inodes": 6, "overlap_memory_bytes": 0},
         "commands": {"agent": "bin/agent"},
         "service": {"command": ["agent"], "config": "/etc/demo", "environment": {"A": "1"}},
@@ -187,6 +187,9 @@ fn frames_and_sums_that_do_not_agree_are_refused() {
         ("/version", json!("1.0/../..")),
         ("/host_libraries", json!(["b", "a"])),
         ("/host_libraries", json!(["../a"])),
+        ("/kernel_floor", json!("3")),
+        ("/x86_64_level", json!(1)),
+        ("/x86_64_level", json!(5)),
         ("/host_versions", json!({"libother.so.1": ["A_1"]})),
         ("/host_versions", json!({"libz.so.1": []})),
         ("/host_versions", json!({"libz.so.1": ["B_1", "A_1"]})),

@@ -282,6 +282,8 @@ fn describe(input: &PackInput<'_>, plan: Plan, payload: Payload, frames: Vec<Fra
         libc_floor: plan.asks.libc_floor,
         host_libraries: plan.asks.libraries,
         host_versions: listed(plan.asks.versions),
+        kernel_floor: plan.asks.kernel_floor,
+        x86_64_level: plan.asks.x86_64_level,
         masters: recipe.requires.masters.clone(),
         source_date_epoch: input.source_date_epoch,
         space: Space::of(&plan.entries, recipe.requires.overlap_memory_bytes),

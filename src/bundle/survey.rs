@@ -13,7 +13,7 @@ use crate::failure::Class;
 use crate::os::dir::{Dir, FileKind};
 use crate::os::walk::{Walked, walk};
 use crate::os::{OsError, file};
-use crate::version::{Flavour, LibcVersion, Platform};
+use crate::version::{Flavour, KernelVersion, LibcVersion, Platform};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read as _;
@@ -87,6 +87,10 @@ pub struct Asks {
     pub libraries: Vec<String>,
     /// The symbol versions that these libraries must define.
     pub versions: BTreeMap<String, BTreeSet<String>>,
+    /// The oldest kernel that it runs with.
+    pub kernel_floor: Option<KernelVersion>,
+    /// The level of x86-64 that it needs, from 2 on.
+    pub x86_64_level: Option<u8>,
 }
 
 /// From this glibc on the dynamic linker takes a segment that is aligned to pages alone.
@@ -149,7 +153,12 @@ pub fn survey(
     let libraries = host_libraries(&entries, &needs, libraries);
     let versions = versions(&libraries, &needs);
     if problems.is_empty() {
-        Ok(Survey { found, asks: Asks { platform, libc_floor, libraries, versions } })
+        let kernel_floor = needs.iter().filter_map(|(_, needs)| needs.kernel).max();
+        // The loader takes those that lie there only where the processor has the level.
+        let chosen = |path: &BundlePath| path.as_str().contains("glibc-hwcaps/");
+        let levels = needs.iter().filter(|(path, _)| !chosen(path)).filter_map(|(_, needs)| needs.x86_64_level);
+        let x86_64_level = levels.max();
+        Ok(Survey { found, asks: Asks { platform, libc_floor, libraries, versions, kernel_floor, x86_64_level } })
     } else {
         Err(PackError::Unsafe { tree: tree.path().to_owned(), problems })
     }

@@ -126,6 +126,29 @@ pub fn kernel() -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
+/// The highest level of x86-64 (its psABI, "Micro-Architecture Levels") whose instructions this processor has, from 1 on; None: another architecture.
+pub fn x86_64_level() -> Option<u8> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::is_x86_feature_detected as has;
+        let of_2 =
+            has!("cmpxchg16b") && has!("popcnt") && has!("sse3") && has!("sse4.1") && has!("sse4.2") && has!("ssse3");
+        let of_3 = has!("avx")
+            && has!("avx2")
+            && has!("bmi1")
+            && has!("bmi2")
+            && has!("f16c")
+            && has!("fma")
+            && has!("lzcnt")
+            && has!("movbe");
+        let of_4 = has!("avx512f") && has!("avx512bw") && has!("avx512cd") && has!("avx512dq") && has!("avx512vl");
+        let levels = [of_2, of_3, of_4].into_iter().take_while(|has_all| *has_all).count();
+        u8::try_from(levels).ok().map(|levels| levels + 1)
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    None
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::disallowed_methods, reason = "the tests make files")]

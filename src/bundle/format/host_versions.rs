@@ -1,7 +1,8 @@
-//! The symbol versions that a release needs of the host's libraries: a library that is there may be too old.
+//! What a release needs of a host beside its C library, for people; and the symbol versions of libraries: one that is there may be too old.
 
 use crate::bundle::limits::LIST_MAXIMUM;
 use crate::bundle::wire;
+use crate::version::KernelVersion;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -35,6 +36,13 @@ pub fn in_words(libraries: &[String], versions: &BTreeMap<String, SymbolVersions
         if versions.is_empty() { library.clone() } else { format!("{library} ({})", versions.join(", ")) }
     };
     libraries.iter().map(words).collect::<Vec<_>>().join(", ")
+}
+
+/// What is asked of the kernel and of an x86-64 processor, each with a heading.
+pub fn of_machine(kernel: Option<KernelVersion>, level: Option<u8>) -> Vec<(&'static str, String)> {
+    let kernel = kernel.map(|floor| ("needs Linux", format!("{floor} or newer")));
+    let level = level.map(|level| ("needs processor", format!("x86-64-v{level} or better")));
+    kernel.into_iter().chain(level).collect()
 }
 
 #[cfg(test)]

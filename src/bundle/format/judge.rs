@@ -15,6 +15,10 @@ use crate::version::Flavour;
 use memchr::memmem;
 use serde::Deserialize;
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
+
+/// Levels of x86-64 above that of every such processor.
+const X86_64_LEVELS: RangeInclusive<u8> = 2..=4;
 
 /// Permission bits that a release may have.
 pub const MODE_MAXIMUM: u32 = 0o755;
@@ -231,6 +235,9 @@ fn check_head(manifest: &Manifest, problems: &mut Problems) {
         }
     }
     check_versions(manifest, problems);
+    if manifest.x86_64_level.is_some_and(|level| !X86_64_LEVELS.contains(&level)) {
+        problems.add("x86_64_level", "it must be 2, 3 or 4, or be left out");
+    }
     // The limit of a tar header's time field.
     if manifest.source_date_epoch > PAYLOAD_MAXIMUM_BYTES {
         problems.add("source_date_epoch", "it is too late");

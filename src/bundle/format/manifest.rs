@@ -13,12 +13,11 @@ use crate::bundle::limits::{
 use crate::bundle::member::ReleaseId;
 use crate::bundle::path::BundlePath;
 use crate::bundle::problems::Problems;
-use crate::bundle::ustar;
-use crate::bundle::wire;
+use crate::bundle::{ustar, wire};
 use crate::digest::Digest;
 use crate::failure::Class;
 use crate::name::PackageName;
-use crate::version::{LibcVersion, Platform, Release, Version};
+use crate::version::{KernelVersion, LibcVersion, Platform, Release, Version};
 use serde::ser::SerializeSeq as _;
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -75,6 +74,12 @@ pub struct Head {
     /// The symbol versions that these libraries must define, by soname.
     #[serde(default, deserialize_with = "wire::unique_map", skip_serializing_if = "BTreeMap::is_empty")]
     pub host_versions: BTreeMap<String, SymbolVersions>,
+    /// The oldest kernel it runs with; None: it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_floor: Option<KernelVersion>,
+    /// The level of x86-64 that it needs of a processor, from 2 on; None: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub x86_64_level: Option<u8>,
     /// The oldest counterpart (a Salt master) it works with.
     pub masters: Option<Version>,
     /// Time of every member of the payload, seconds since 1970.

@@ -228,6 +228,7 @@ fn details(manifest: &Manifest) -> Vec<(&'static str, String)> {
         details.push(("needs glibc", format!("{floor} or newer")));
         details.push(("starts on", Systems::with(floor).words()));
     }
+    details.extend(host_versions::of_machine(manifest.kernel_floor, manifest.x86_64_level));
     if !manifest.host_libraries.is_empty() {
         details.push(("needs libraries", host_versions::in_words(&manifest.host_libraries, &manifest.host_versions)));
     }
@@ -259,7 +260,7 @@ fn manifest_value(manifest: &Manifest) -> Value {
         "content_bytes": manifest.space.content_bytes, "allocated_bytes": manifest.space.allocated_bytes,
         "inodes": manifest.space.inodes, "payload_bytes": manifest.payload.length, "payload_sha256": manifest.payload.sha256,
         "libc_floor": manifest.libc_floor, "host_libraries": manifest.host_libraries, "host_versions": manifest.host_versions,
-        "masters": manifest.masters,
+        "kernel_floor": manifest.kernel_floor, "x86_64_level": manifest.x86_64_level, "masters": manifest.masters,
         "commands": manifest.commands.keys().collect::<Vec<_>>(), "service": manifest.service,
         "generations": manifest.generations, "guard": manifest.guard,
         "extras": manifest.extras, "kept": manifest.kept, "sbom": manifest.sbom, "offers": manifest.offers,

@@ -365,6 +365,9 @@ fn packed_facts(packed: &Packed) -> Facts {
         facts.add("needs glibc", format!("{floor} or newer"));
         facts.add("starts on", Systems::with(floor).words());
     }
+    for (name, value) in host_versions::of_machine(manifest.kernel_floor, manifest.x86_64_level) {
+        facts.add(name, value);
+    }
     if !manifest.host_libraries.is_empty() {
         facts.add("needs libraries", host_versions::in_words(&manifest.host_libraries, &manifest.host_versions));
     }
@@ -382,7 +385,8 @@ fn tell(context: &Context, packed: &Packed, plan: &PackPlan) {
         "package": manifest.package, "release": manifest.release(), "platform": manifest.platform, "output": plan.output,
         "content_bytes": manifest.space.content_bytes, "payload_bytes": manifest.payload.length,
         "payload_sha256": manifest.payload.sha256, "libc_floor": manifest.libc_floor, "host_libraries": manifest.host_libraries,
-        "host_versions": manifest.host_versions, "extras": manifest.extras, "kept": manifest.kept,
+        "host_versions": manifest.host_versions, "kernel_floor": manifest.kernel_floor,
+        "x86_64_level": manifest.x86_64_level, "extras": manifest.extras, "kept": manifest.kept,
     });
     context.output.result(facts, value);
 }

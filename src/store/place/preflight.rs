@@ -10,7 +10,7 @@ use crate::os::dir::Dir;
 use crate::os::space::{Demand, Space};
 use crate::os::{OsError, file, host};
 use crate::store::location::{Hazard, PlaceFacts};
-use crate::version::{LibcVersion, Platform};
+use crate::version::{KernelVersion, LibcVersion, Platform};
 use std::path::{Path, PathBuf};
 
 /// Free space kept in addition to a release, for receipts and the file system's own tables: a thirty-second of its size.
@@ -25,14 +25,20 @@ pub struct Host {
     pub architecture: String,
     /// The version of glibc; None: another C library, or none found.
     pub libc: Option<LibcVersion>,
+    /// The kernel; None: unknown.
+    pub kernel: Option<KernelVersion>,
+    /// The level of an x86-64 processor, from 1 on; None: another architecture.
+    pub x86_64_level: Option<u8>,
 }
 
 impl Host {
-    /// Reads this host's architecture and C library.
+    /// Reads this host's architecture, C library, kernel and processor.
     pub fn read() -> Self {
         let libc = host::library("libc.so.6").and_then(|path| file::read(&path, LIBRARY_BYTES_MAXIMUM).ok());
         let libc = libc.and_then(|bytes| elf::glibc_of(&bytes).ok().flatten());
-        Self { architecture: host::architecture(), libc }
+        let (major, minor) = host::kernel();
+        let kernel = (major > 0).then_some(KernelVersion { major, minor });
+        Self { architecture: host::architecture(), libc, kernel, x86_64_level: host::x86_64_level() }
     }
 
     /// How well a platform fits; None: not at all.
@@ -56,6 +62,12 @@ pub enum Obstacle {
         Systems::with(*needed).words()
     )]
     Libc { needed: LibcVersion, found: Option<LibcVersion>, system: Option<String> },
+    /// A kernel that is too old.
+    #[error("the release needs Linux {needed} or newer, this host has {found}")]
+    Kernel { needed: KernelVersion, found: KernelVersion },
+    /// A processor that lacks instructions.
+    #[error("the release needs a processor of level x86-64-v{needed}, this host's has x86-64-v{found}")]
+    Processor { needed: u8, found: u8 },
     /// Missing shared libraries of the host.
     #[error("libraries that the release needs are missing on this host: {}", .0.join(", "))]
     Libraries(Vec<String>),
@@ -84,6 +96,8 @@ impl Obstacle {
             Self::Hazard(hazard) => hazard.may_be_accepted(),
             Self::Architecture { .. }
             | Self::Libc { .. }
+            | Self::Kernel { .. }
+            | Self::Processor { .. }
             | Self::Libraries(_)
             | Self::Versions { .. }
             | Self::Bytes { .. }
@@ -97,6 +111,8 @@ impl Obstacle {
             Self::Libc { .. } => {
                 "use a build for an older C library: `sidle inspect FILE` shows on which systems a bundle starts"
             }
+            Self::Kernel { .. } => "use a build that was made on an older system",
+            Self::Processor { .. } => "use a build for older processors: its author compiles with `-march=x86-64`",
             Self::Libraries(_) => "install the distribution's packages that have these libraries",
             Self::Versions { .. } => "use a build that brings the library itself, or that was made on an older system",
             Self::Bytes { .. } => "free space there: `sidle collect` removes old releases",
@@ -209,6 +225,14 @@ pub(in crate::store) fn needs(manifest: &Head, host: &Host, of_libraries: Vec<Ob
     }
     if let Some(needed) = manifest.libc_floor.filter(|needed| host.libc.is_none_or(|found| found < *needed)) {
         obstacles.push(Obstacle::Libc { needed, found: host.libc, system: host::system() });
+    }
+    // What a host does not tell is left to its kernel and loader.
+    if let Some((needed, found)) = manifest.kernel_floor.zip(host.kernel).filter(|(needed, found)| needed > found) {
+        obstacles.push(Obstacle::Kernel { needed, found });
+    }
+    if let Some((needed, found)) = manifest.x86_64_level.zip(host.x86_64_level).filter(|(needed, found)| needed > found)
+    {
+        obstacles.push(Obstacle::Processor { needed, found });
     }
     obstacles.extend(of_libraries);
     obstacles

@@ -112,6 +112,46 @@ fn messages_about_a_host_library_that_is_too_old_or_not_there() {
     host.install(&release("1.2", "libstdc++.so.6", "GLIBCXX_3.4")).ok();
 }
 
+/// A program with a note of GNU tools: its section, the kind, the numbers in it.
+fn program_noting(place: &Path, (section, kind): (&str, u32), numbers: &str) -> Vec<u8> {
+    fs::write(place.join("program.c"), "int main(void) { return 0; }\n").unwrap();
+    let note = format!(
+        ".section {section}, \"a\", @note\n.p2align 3\n.long 4, 16, {kind}\n.asciz \"GNU\"\n.long {numbers}\n\
+         .section .note.GNU-stack, \"\", @progbits\n"
+    );
+    fs::write(place.join("note.s"), note).unwrap();
+    let output = Command::new("cc").args(["program.c", "note.s", "-o", "program"]).current_dir(place).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    fs::read(place.join("program")).unwrap()
+}
+
+/// A tree of a Python for newer processors was installed, and died at its start.
+#[test]
+fn messages_about_a_processor_or_a_kernel_that_is_too_old() {
+    let (author, place) = (Author::new(), tempfile::tempdir().unwrap());
+    let host = Host::new(&author);
+    let release = |version: &str, note: (&str, u32), numbers: &str| {
+        let program = program_noting(place.path(), note, numbers);
+        release_of(&author, version, "", |tree| trees::put(tree, "bin/program", &program, 0o755))
+    };
+    let said = |bundle: &Path| host.sidle(&["inspect", text(bundle)]).ok();
+    // What `-mneeded` of a compiler writes: a bit for each level of x86-64.
+    let property = (".note.gnu.property", 5);
+    let first = release("1.0", property, "0xc0008002, 4, 1, 0");
+    assert!(said(&first).contains("needs Linux") && !said(&first).contains("needs processor"), "{}", said(&first));
+    host.install(&first).ok();
+    let fourth = release("1.1", property, "0xc0008002, 4, 15, 0");
+    assert!(said(&fourth).contains("x86-64-v4 or better"), "{}", said(&fourth));
+    let ran = host.install(&fourth);
+    match sidle::os::host::x86_64_level() {
+        Some(4) => drop(ran.ok()),
+        _ => refused(&ran, 1, &["a processor of level x86-64-v4", "this host's has x86-64-v"], &["older processors"]),
+    }
+    let later = release("1.2", (".note.ABI-tag", 1), "0, 99, 7, 3");
+    assert!(said(&later).contains("99.7 or newer"), "{}", said(&later));
+    refused(&host.install(&later), 1, &["needs Linux 99.7 or newer, this host has"], &["an older system"]);
+}
+
 /// patchelf 0.18 wrote such libraries: they load where they were built, and not with the older loader of the hosts.
 #[test]
 fn messages_about_a_library_that_older_loaders_refuse() {

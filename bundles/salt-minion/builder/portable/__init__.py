@@ -18,7 +18,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 # What each part is made by: a change in these files makes it anew.
 MAKERS = {
     "libraries": ("libraries.py", "workshop.py"),
-    "python": ("libraries.py", "workshop.py", "cpython.py", "training.py"),
+    "python": ("libraries.py", "workshop.py", "cpython.py", "training.py", "../relocate.py"),
     "wheels": ("wheels.py", "workshop.py"),
     "packages": ("toolchain.py", "../toolbox.py"),
 }
@@ -127,7 +127,7 @@ class Builder:
 
 def described(source):
     """What a source adds to a key."""
-    return [source.package, *(f"{file.name} {file.sha256}" for file in sources.files_of(source))]
+    return [source.package, sources.fixes_of(source), *(f"{file.name} {file.sha256}" for file in sources.files_of(source))]
 
 
 def makers(part):

@@ -144,8 +144,13 @@ class Sources:
         top = next(entry for entry in into.iterdir() if entry.is_dir())
         if source.fixes:
             extract(self.directory / source.fixes.name, into)
-            apply_fixes(into / "debian" / "patches", top, re.compile(FIXES.get(source.package, FIXES_OF_OTHERS)))
+            apply_fixes(into / "debian" / "patches", top, re.compile(fixes_of(source)))
         return top
+
+
+def fixes_of(source):
+    """The pattern of those of Debian's fixes that are applied to a source."""
+    return FIXES.get(source.package, FIXES_OF_OTHERS)
 
 
 def files_of(source):
