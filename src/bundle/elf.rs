@@ -17,6 +17,8 @@ pub struct Needs {
     pub glibc: Option<LibcVersion>,
     /// The symbol versions that it needs, each with the library that has to define it: `libstdc++.so.6`, `GLIBCXX_3.4.21`.
     pub versions: Vec<(String, String)>,
+    /// The symbol versions that it defines as a library.
+    pub defines: BTreeSet<String>,
     /// The oldest kernel, as its compiler's C library states it.
     pub kernel: Option<KernelVersion>,
     /// The level of x86-64 that it is marked with, from 2 on.
@@ -67,6 +69,7 @@ pub fn read(bytes: &[u8]) -> Result<Option<Needs>, ElfError> {
         soname: elf.soname.map(str::to_owned),
         glibc: glibc(&elf),
         versions: versions(&elf),
+        defines: definitions(&elf),
         kernel: kernel(&elf, bytes),
         x86_64_level: x86_64_level(&elf, bytes),
         misaligned: is_misaligned(&elf),
@@ -115,10 +118,13 @@ pub fn defined(bytes: &[u8]) -> Result<BTreeSet<String>, ElfError> {
     if !bytes.starts_with(MAGIC) {
         return Ok(BTreeSet::new());
     }
-    let elf = Elf::parse(bytes).map_err(|error| ElfError::Malformed(error.to_string()))?;
+    Ok(definitions(&Elf::parse(bytes).map_err(|error| ElfError::Malformed(error.to_string()))?))
+}
+
+fn definitions(elf: &Elf<'_>) -> BTreeSet<String> {
     let definitions = elf.verdef.iter().flat_map(goblin::elf::symver::VerdefSection::iter);
     let names = definitions.filter_map(|definition| definition.iter().next().map(|auxiliary| auxiliary.vda_name));
-    Ok(names.filter_map(|name| Some(elf.dynstrtab.get_at(name)?.to_owned())).collect())
+    names.filter_map(|name| Some(elf.dynstrtab.get_at(name)?.to_owned())).collect()
 }
 
 fn versions(elf: &Elf<'_>) -> Vec<(String, String)> {

@@ -150,6 +150,7 @@ pub fn survey(
     judge::check_tree(&entries, &mut problems);
     let (platform, libc_floor) = platform(&needs, glibc, &mut problems);
     check_segments(&needs, libc_floor, &mut problems);
+    check_own_libraries(&needs, &mut problems);
     let libraries = host_libraries(&entries, &needs, libraries);
     let versions = versions(&libraries, &needs);
     if problems.is_empty() {
@@ -300,6 +301,25 @@ fn check_segments(needs: &[(BundlePath, Needs)], floor: Option<LibcVersion>, pro
     for (path, _) in needs.iter().filter(|(_, needs)| needs.misaligned) {
         let why = "its segments are not aligned as glibc before 2.35 asks";
         problems.add(path.as_str(), format_args!("{why}: link it again, or use patchelf 0.17 or 0.19"));
+    }
+}
+
+/// Refuses binaries that none of the tree's own libraries of that name serves: a package may ask for a newer libstdc++ than the one beside Python.
+fn check_own_libraries(needs: &[(BundlePath, Needs)], problems: &mut Problems) {
+    let mut own: BTreeMap<&str, Vec<&BTreeSet<String>>> = BTreeMap::new();
+    for (path, found) in needs {
+        let names = BTreeSet::from([path.split().1, found.soname.as_deref().unwrap_or_default()]);
+        names.into_iter().for_each(|name| own.entry(name).or_default().push(&found.defines));
+    }
+    for (path, found) in needs {
+        for (library, version) in &found.versions {
+            // The loader lets a library without any versions pass.
+            let serves = |defines: &&BTreeSet<String>| defines.is_empty() || defines.contains(version);
+            if own.get(library.as_str()).is_some_and(|all| !all.iter().any(serves)) {
+                let why = "which the tree's own does not define: bring a newer one, or an older build of this file";
+                problems.add(path.as_str(), format_args!("it needs {version} of {library}, {why}"));
+            }
+        }
     }
 }
 

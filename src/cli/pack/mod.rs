@@ -234,6 +234,9 @@ fn dry_run(
             facts.add("needs glibc", format!("{floor} or newer"));
             facts.add("starts on", Systems::with(floor).words());
         }
+        for (name, value) in host_versions::of_machine(survey.asks.kernel_floor, survey.asks.x86_64_level) {
+            facts.add(name, value);
+        }
         value["platform"] = json!(survey.asks.platform);
         value["content_bytes"] = json!(bytes);
     }

@@ -236,3 +236,23 @@ fn a_manifest_that_is_signed_as_another_release_is_not_trusted() {
     assert!(told.contains("demo/1.0-1") && told.contains("demo/2.0-1") && !told.contains("bundle"), "{told}");
     assert!(error.hint().is_some_and(|hint| hint.contains("owner")), "{:?}", error.hint());
 }
+
+/// A repository may have a release for old hosts and for newer ones: who takes the wrong one of them has a program that does not start.
+#[test]
+fn install_takes_the_best_of_the_platforms_of_a_release_that_this_host_can_run() {
+    let author = Author::new();
+    for glibc in ["2.2", "2.4", "99.1"] {
+        let requires = format!("glibc = \"{glibc}\"");
+        release_of(&author, "1.0", &requires, |tree| trees::put(tree, "lib/for", glibc.as_bytes(), 0o644));
+    }
+    let (repository, bundle) = (author.repository(), author.directory().join("all.sidle"));
+    sidle(&["export", text(&repository), "demo-agent@1.0-1", "-o", text(&bundle)], &[]).ok();
+    let url = format!("[repository]\nurl = \"file://{}\"\n", repository.display());
+    for what in [DEMO, text(&bundle)] {
+        let host = Host::new(&author);
+        fs::write(host.path("etc/sidle/conf.d/repository.toml"), &url).unwrap();
+        host.sidle(&["install", what]).ok();
+        let found = fs::read_to_string(host.path("opt/sidle/demo-agent/versions/1.0-1/lib/for")).unwrap();
+        assert_eq!(found, "2.4", "{what}");
+    }
+}

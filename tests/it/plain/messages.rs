@@ -169,15 +169,36 @@ fn messages_about_a_library_that_older_loaders_refuse() {
         // More than a page, where other segments are a page away from their place in the file.
         library[at + 48..at + 56].copy_from_slice(&0x20_0000_u64.to_le_bytes());
     }
-    let tree = place.path().join("tree");
-    assert!(Command::new("cp").arg("-r").arg(demo("tree")).arg(&tree).status().unwrap().success());
-    trees::put(&tree, "lib/libown.so.1", &library, 0o644);
-    let recipe = demo("demo-agent.toml");
-    let output = place.path().join("out");
+    let ran = packed_with(place.path(), &[("lib/libown.so.1", &library)]);
+    assert!(ran.code == Some(1) && ran.stderr.contains("lib/libown.so.1: its segments are not aligned"), "{ran:?}");
+}
+
+/// The demonstration agent's tree with more files, packed; a refusal writes nothing.
+fn packed_with(place: &Path, files: &[(&str, &[u8])]) -> Ran {
+    let (tree, output, recipe) = (place.join("tree"), place.join("out"), demo("demo-agent.toml"));
+    if !tree.exists() {
+        assert!(Command::new("cp").arg("-r").arg(demo("tree")).arg(&tree).status().unwrap().success());
+    }
+    files.iter().for_each(|(path, bytes)| trees::put(&tree, path, bytes, 0o644));
     let arguments = ["pack", text(&recipe), "--version", "1.0", "--tree", text(&tree), "--output", text(&output)];
     let ran = sidle(&arguments, &[]);
-    assert!(ran.code == Some(1) && !output.join("manifest.json.zst").exists(), "{ran:?}");
-    assert!(ran.stderr.contains("lib/libown.so.1: its segments are not aligned"), "{ran:?}");
+    assert_eq!(ran.code == Some(0), output.join("manifest.json.zst").exists(), "{ran:?}");
+    ran
+}
+
+/// A package that was made for a newer libstdc++ than the one beside the tree's Python was packed, and could not be imported on any host.
+#[test]
+fn messages_about_a_library_of_the_tree_that_is_too_old_for_another_file() {
+    let place = tempfile::tempdir().unwrap();
+    let made = |name: &str, version: &str| {
+        let program = program_asking(&place.path().join(name), "libown.so.1", version);
+        [fs::read(&program).unwrap(), fs::read(program.with_file_name("libown.so.1")).unwrap()]
+    };
+    let ([_, older], [newer_program, newer]) = (made("older", "OWN_1"), made("newer", "OWN_2"));
+    let ran = packed_with(place.path(), &[("bin/program", &newer_program), ("lib/libown.so.1", &older)]);
+    let words = ["bin/program: it needs OWN_2 of libown.so.1", "the tree's own does not define"];
+    assert!(ran.code == Some(1) && words.iter().all(|word| ran.stderr.contains(word)), "{ran:?}");
+    packed_with(place.path(), &[("lib/other/libown.so.1", &newer)]).ok();
 }
 
 #[test]
