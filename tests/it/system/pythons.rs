@@ -32,10 +32,12 @@ export HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 XDG_CACHE_HO
 unset PYENV_ROOT SIDLE_PYTHON TMPDIR
 exec chroot . /bin/sh -ec "$script""#;
 
-/// The guard's tests; a tree; its own rehearsal of a host that has nothing; and a password's hash, as `user.present` asks for it.
+/// The guard's tests; a tree; the extension's tests with its Python and Salt; its own rehearsal of a host that has nothing; and a password's hash, as
+/// `user.present` asks for it.
 const STORY: &str = r#"
 /project/scripts/guard-tests >&2
 tree=$(/project/scripts/trees 3008.5)/salt-3008.5
+(cd /project/packaging/saltext-sidle/tests/unit && PYTHONPATH=../../src "$tree/bin/python3" -s -B -m unittest discover >&2)
 mkdir /tmp/salt
 echo 'id: here' >/tmp/salt/minion
 "$tree/bin/python3" -E -s -B "$tree"/lib/python3.*/site-packages/sidle_rehearsal.py -c /tmp/salt

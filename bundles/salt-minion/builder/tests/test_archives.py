@@ -107,6 +107,29 @@ class TestPackages(unittest.TestCase):
             self.assertEqual((root / "bin/python3").read_text(encoding="utf-8"), "python")
             self.assertEqual(os.listdir(self.directory / "scratch/archive"), ["opt"])
 
+    def test_salts_onedir_archive_is_unpacked_whole(self):
+        """It has a directory of its own around it; one that somebody has packed again may have none, or one more."""
+        link = entry("bin/python3", tarfile.SYMTYPE, "python3.11")
+        for top in ("salt/", "", "./", "one/salt/"):
+            files = {f"{top}bin/python3.11": "python", f"{top}lib/python3.11/site-packages/salt/version.py": "salt", f"{top}salt-minion": "#!"}
+            link.name = f"{top}bin/python3"
+            for mode in ("", "xz", "gz"):
+                written = io.BytesIO()
+                with tarfile.open(fileobj=written, mode=f"w:{mode}") as tar, tarfile.open(fileobj=io.BytesIO(tar_of(files, link))) as plain:
+                    for member in plain:
+                        tar.addfile(member, plain.extractfile(member) if member.isreg() else None)
+                root, origin = self.unpacked(written.getvalue())
+                self.assertEqual(origin, root)
+                self.assertEqual((root / "bin/python3").read_text(encoding="utf-8"), "python")
+                self.assertTrue((root / "salt-minion").is_file())
+
+    def test_an_archive_that_leads_out_or_is_damaged_is_refused(self):
+        """As a package is."""
+        for member in (entry("../outside"), entry("salt/lib/out", tarfile.SYMTYPE, "../../../etc"), entry("salt/pipe", tarfile.FIFOTYPE)):
+            self.refused(tar_of({"salt/bin/python3": ""}, member), f"{member.name} leads out of it")
+        self.refused(gzip.compress(tar_of({"salt/bin/python3": "x" * 5000}))[:-30], "check its hash")
+        self.refused(b"no archive at all" * 100, "check its hash")
+
     def test_files_of_an_rpm_with_several_names_have_their_content(self):
         """cpio keeps the content with the last name."""
         mode = 0o100755
