@@ -319,6 +319,18 @@ mod tests {
         (Adoption::new("salt-minion".parse().unwrap(), UNIT.to_owned(), false, Vec::new()), units)
     }
 
+    /// Else a shim took the package's files away under an agent that still has jobs.
+    #[test]
+    fn a_shim_knows_an_adoption_that_is_under_way_by_its_record() {
+        let script = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/shim/preinst"));
+        let wanted = script.split("grep -qs '").nth(1).and_then(|rest| rest.split('\'').next()).unwrap();
+        let mut adoption = Adoption::new("salt-minion".parse().unwrap(), UNIT.to_owned(), true, Vec::new());
+        let has = |adoption: &Adoption| String::from_utf8(saved::line(adoption)).unwrap().contains(wanted);
+        assert!(has(&adoption));
+        adoption.stage = Stage::Held;
+        assert!(!has(&adoption));
+    }
+
     /// It would refuse the start of the package's agent, or of the replacement unit.
     #[test]
     fn a_unit_asks_until_the_adoption_is_undone_or_the_agent_is_retired() {
