@@ -4,79 +4,53 @@ use super::asking_unit::{self, Asks};
 use super::plan::AdoptionPlan;
 use super::record::{COMMANDS, RECORD_NAME};
 use super::replacement_unit::{DROP_IN_NAME, KEPT_SUFFIX, UNIT_PLACES, UNITS, UnitState, drop_ins, unit_state};
+use crate::agent::findings::{Change, Findings};
 use crate::failure::Report;
 use crate::layout::Layout;
 use crate::os::dir::Dir;
-use serde::Serialize;
 use std::path::PathBuf;
 
-/// A file that an adoption would write or move, and why.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Change {
-    /// The file.
-    pub path: PathBuf,
-    /// What it would be.
-    pub what: String,
-}
-
-/// What would change, and what would not.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct ExpectedChanges {
-    /// Files that would be there afterwards.
-    pub changes: Vec<Change>,
-    /// What would stay as it is.
-    pub unchanged: Vec<String>,
-}
-
-impl ExpectedChanges {
-    fn change(&mut self, path: PathBuf, what: impl Into<String>) {
-        self.changes.push(Change { path, what: what.into() });
-    }
-
-    /// In lines for people.
-    pub fn lines(&self) -> Vec<String> {
-        let changes = self.changes.iter().map(|change| format!("  {}: {}", change.path.display(), change.what));
-        let unchanged = self.unchanged.iter().map(|what| format!("  {what}"));
-        std::iter::once("would change:".to_owned())
-            .chain(changes)
-            .chain(std::iter::once("would not change:".to_owned()))
-            .chain(unchanged)
-            .collect()
-    }
+fn change(findings: &mut Findings, path: PathBuf, what: impl Into<String>) {
+    findings.changes.push(Change { path, what: what.into() });
 }
 
 impl AdoptionPlan<'_> {
-    /// What the adoption would change, and what not.
-    pub fn dry_run(&self) -> Result<ExpectedChanges, Report> {
+    /// The steps of the adoption, what it would change, and what not.
+    pub fn dry_run(&self) -> Result<Findings, Report> {
         let (instance, unit) = (self.instance, self.unit.as_str());
         let (layout, name, package) = (instance.layout(), instance.name(), instance.package());
-        let mut expected = ExpectedChanges::default();
+        let mut expected = Findings { steps: self.steps()?, ..Findings::default() };
         let record = layout.adoption(name).join(RECORD_NAME);
-        expected.change(record, "the record for `sidle unadopt`");
+        change(&mut expected, record, "the record for `sidle unadopt`");
         if let Some(path) = self.adoption().described_extras(instance, &self.to)? {
-            expected.change(path, "the packages that are installed over the agent, for `sidle unadopt`");
+            change(&mut expected, path, "the packages that are installed over the agent, for `sidle unadopt`");
         }
         let link = layout.package(package).join(Layout::link_name(package, name));
-        expected.change(link, format!("a link to {}, which a boot starts from then on", self.to));
+        change(&mut expected, link, format!("a link to {}, which a boot starts from then on", self.to));
         let state = layout.instance(name);
-        expected.change(state, "the journal and the history of the switch");
+        change(&mut expected, state, "the journal and the history of the switch");
         if let Some(path) = self.environment.target(layout, name)? {
-            expected.change(path, "settings of the package's unit, for sidle's unit");
+            change(&mut expected, path, "settings of the package's unit, for sidle's unit");
         }
         let units = layout.root().join(UNITS);
         if let Some(directory) = Dir::open_if_exists(&units)? {
             if unit_state(&directory, unit)? == UnitState::Unit {
-                expected.change(units.join(format!("{unit}{KEPT_SUFFIX}")), format!("your own {unit}, moved away"));
+                change(
+                    &mut expected,
+                    units.join(format!("{unit}{KEPT_SUFFIX}")),
+                    format!("your own {unit}, moved away"),
+                );
             }
         }
-        expected.change(
+        change(
+            &mut expected,
             units.join(unit),
             "the replacement unit: its stop stops nothing, its restart loads a changed configuration",
         );
-        expected.change(units.join(drop_ins(unit)).join(DROP_IN_NAME), "undoes the commands of other drop-ins");
+        change(&mut expected, units.join(drop_ins(unit)).join(DROP_IN_NAME), "undoes the commands of other drop-ins");
         for (other, _) in self.adopter.other_names(unit) {
             let what = format!("keeps {other} from starting a second agent");
-            expected.change(asking_unit::path(layout, other, Asks::OtherName), what);
+            change(&mut expected, asking_unit::path(layout, other, Asks::OtherName), what);
         }
         let commands = layout.root().join(COMMANDS);
         let present = Dir::open_if_exists(&commands)?;
@@ -86,7 +60,7 @@ impl AdoptionPlan<'_> {
             if exists {
                 expected.unchanged.push(format!("{}: it exists already", path.display()));
             } else {
-                expected.change(path, format!("starts {program} of the running release"));
+                change(&mut expected, path, format!("starts {program} of the running release"));
             }
         }
         expected.unchanged.extend(self.unchanged(layout));

@@ -172,7 +172,7 @@ impl<'a> AdoptionPlan<'a> {
     }
 
     /// The steps, for a dry run.
-    pub fn steps(&self) -> Result<Vec<String>, Report> {
+    pub(super) fn steps(&self) -> Result<Vec<String>, Report> {
         let (layout, unit) = (self.instance.layout(), &self.unit);
         let mut steps = vec![format!(
             "process {} ({}) runs as {} with the configuration in {}, started by {}",

@@ -3,6 +3,7 @@
 pub mod adoption;
 pub mod caller;
 pub mod examination;
+pub mod findings;
 pub mod gate;
 pub mod introduction;
 pub mod missed;

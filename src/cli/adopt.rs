@@ -2,17 +2,19 @@
 
 use super::follow::follow;
 use super::order::ModeName;
+use super::output::Output;
 use super::rehearse::{Before, Rehearsed, rehearse};
 use super::{Context, Ended, adopting, agents, instance_of, missed};
-use crate::adoption::dry_run::ExpectedChanges;
 use crate::adoption::may_start;
 use crate::adoption::plan::{AdoptionPlan, Chosen, Earlier, resume};
 use crate::adoption::record::Adoption;
 use crate::adoption::unadopt::{Return, Unadopted};
+use crate::agent::findings::Findings;
 use crate::failure::{Class, Report};
 use crate::name::{InstanceName, PackageName};
 use crate::os::clock;
 use crate::switch::Mode;
+use crate::switch::journal::files::InstanceFiles;
 use crate::version::Release;
 use clap::Args;
 use jiff::SignedDuration;
@@ -85,6 +87,15 @@ pub struct MayStartArguments {
 
 /// Takes a running agent over.
 pub fn adopt(context: &Context, arguments: &AdoptArguments) -> Result<Ended, Report> {
+    take_over(context, arguments, &mut Findings::default())
+}
+
+/// The same. Adds the findings to `findings`, for a command whose result they are a part of.
+pub(super) fn take_over(
+    context: &Context,
+    arguments: &AdoptArguments,
+    findings: &mut Findings,
+) -> Result<Ended, Report> {
     let (package, output) = (&arguments.package, &context.output);
     let name = instance_of(package, arguments.instance.as_ref());
     let instance = adopting(&context.layout, &name, package);
@@ -95,7 +106,7 @@ pub fn adopt(context: &Context, arguments: &AdoptArguments) -> Result<Ended, Rep
             Some((text, Ended::As(Class::NothingToDo)))
         }
         Earlier::Completed { release, warnings } => {
-            warnings.iter().for_each(|warning| output.warning(warning));
+            warn(output, findings, warnings);
             Some((
                 format!("{name} is adopted: the adoption that was cut off is completed, {release} runs"),
                 Ended::Well,
@@ -120,33 +131,46 @@ pub fn adopt(context: &Context, arguments: &AdoptArguments) -> Result<Ended, Rep
         let rehearsed = arguments
             .rehearse
             .then(|| rehearse(context, &instance.files, plan.release(), Before::Packaged(plan.leader())));
-        return show(context, &plan, rehearsed.transpose()?);
+        *findings = found(&plan, rehearsed.transpose()?)?;
+        show(output, &plan, findings);
+        return Ok(Ended::Well);
     }
     let (mut adoption, warning) = plan.begin()?;
-    if let Some(warning) = warning {
-        output.warning(&warning);
-    }
+    warn(output, findings, warning);
     let switch = plan.switch(&adoption, agents::caller(&context.layout), &|step| output.step(step));
-    let ended = switch.and_then(|switch| follow(&instance.files, switch, output));
-    for warning in plan.finish(&mut adoption)? {
-        output.warning(&warning);
-    }
+    let ended = switch.and_then(|switch| {
+        let ended = follow(&instance.files, switch, output)?;
+        findings.notes.extend(notes_of(&instance.files, switch)?);
+        Ok(ended)
+    });
+    warn(output, findings, plan.finish(&mut adoption)?);
     ended
 }
 
-fn show(context: &Context, plan: &AdoptionPlan<'_>, rehearsed: Option<Rehearsed>) -> Result<Ended, Report> {
-    let (steps, expected) = (plan.steps()?, plan.dry_run()?);
-    let notes = rehearsed.as_ref().map(|rehearsed| rehearsed.notes.as_slice()).unwrap_or_default();
-    let found = notes.iter().map(|note| format!("  {note}"));
-    let heading = rehearsed.as_ref().filter(|_| !notes.is_empty()).map(|_| "the rehearsal found:".to_owned());
-    let lines: Vec<String> = steps.iter().cloned().chain(heading).chain(found).chain(expected.lines()).collect();
-    let ExpectedChanges { changes, unchanged } = expected;
-    let value = json!({
-        "steps": steps, "process": plan.leader().pid, "changes": changes, "unchanged": unchanged, "notes": notes,
-        "rehearsed": rehearsed.is_some_and(|rehearsed| rehearsed.was_done),
-    });
-    context.output.result(lines, value);
-    Ok(Ended::Well)
+fn warn(output: &Output, findings: &mut Findings, warnings: impl IntoIterator<Item = String>) {
+    for warning in warnings {
+        output.warning(&warning);
+        findings.warnings.push(warning);
+    }
+}
+
+/// The notes of a switch that has ended, and which command lists what was published in its downtime.
+fn notes_of(files: &InstanceFiles, switch: u64) -> Result<Vec<String>, Report> {
+    let history = files.history()?;
+    let notes =
+        history.find(switch).map(|entry| entry.notes.iter().cloned().chain(missed::hint(files, entry)).collect());
+    Ok(notes.unwrap_or_default())
+}
+
+fn found(plan: &AdoptionPlan<'_>, rehearsed: Option<Rehearsed>) -> Result<Findings, Report> {
+    let (was_done, notes) = rehearsed.map_or((false, Vec::new()), |rehearsed| (rehearsed.was_done, rehearsed.notes));
+    Ok(Findings { rehearsed: was_done, notes, ..plan.dry_run()? })
+}
+
+fn show(output: &Output, plan: &AdoptionPlan<'_>, findings: &Findings) {
+    let mut value = json!(findings);
+    value["process"] = json!(plan.leader().pid);
+    output.result(findings.lines(), value);
 }
 
 /// Gives an adopted agent back.

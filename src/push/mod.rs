@@ -27,6 +27,7 @@ pub use program::Programs;
 pub use source::{Bundle, Source, check_fingerprint};
 pub use ssh::Ssh;
 
+use crate::agent::findings::Findings;
 use crate::agent::introduction::Acceptor;
 use crate::digest::Digest;
 use crate::failure::{Class, Report};
@@ -165,6 +166,8 @@ pub struct Outcome {
     pub did: Vec<String>,
     /// The installed release.
     pub release: Option<String>,
+    /// The findings of the takeover; None: nothing was taken over.
+    pub adoption: Option<Findings>,
     /// What the command printed.
     pub output: Option<String>,
     /// Why it failed.
@@ -231,6 +234,7 @@ mod tests {
             bytes_sent: 0,
             did: did.iter().map(|text| (*text).to_owned()).collect(),
             release: None,
+            adoption: None,
             output: None,
             failure: class.map(|class| Report::of(class, "cannot")),
         };

@@ -1,5 +1,6 @@
 //! The result of a push: each host's as soon as it is there, then the sum.
 
+use crate::agent::findings::Findings;
 use crate::cli::Context;
 use crate::cli::facts::{count, size};
 use crate::cli::output::Lines;
@@ -21,7 +22,7 @@ pub(super) fn width(hosts: &[Destination]) -> usize {
     hosts.iter().map(|host| columns(&host.name)).max().unwrap_or(0)
 }
 
-/// The lines of a host: its row, its hint, and what its command printed. They are printed as soon as the host is done.
+/// The lines of a host: its row, its hint, the findings of a takeover, and what its command printed. They are printed as soon as the host is done.
 pub(super) fn host(host: &Destination, outcome: &Outcome, width: usize) -> Lines {
     let (state, bytes) = (state(outcome), size(outcome.bytes_sent));
     let mut rows =
@@ -29,12 +30,10 @@ pub(super) fn host(host: &Destination, outcome: &Outcome, width: usize) -> Lines
     if let Some(hint) = outcome.failure.as_ref().and_then(|failure| failure.hint.clone()) {
         rows.push(vec![String::new(), String::new(), "hint".to_owned(), hint]);
     }
-    let lines = Lines::table(&rows);
-    let lines = match &outcome.output {
-        Some(output) => lines.and(output.lines().map(|line| format!("    {line}")).collect::<Vec<String>>()),
-        None => lines,
-    };
-    lines.toned(WORDS)
+    let findings = outcome.adoption.as_ref().map(Findings::lines).unwrap_or_default();
+    let output = outcome.output.iter().flat_map(|output| output.lines().map(str::to_owned));
+    let below = findings.into_iter().chain(output).map(|line| format!("    {line}"));
+    Lines::table(&rows).and(below.collect::<Vec<String>>()).toned(WORDS)
 }
 
 /// Prints the sum for people, and all hosts in one document for programs.
@@ -79,6 +78,6 @@ fn value(host: &Destination, outcome: &Outcome) -> Value {
     let error = outcome.failure.as_ref().map(exit::error);
     json!({
         "host": host.name, "state": state(outcome), "step": outcome.step.name(), "bytes_sent": outcome.bytes_sent,
-        "did": outcome.did, "release": outcome.release, "output": outcome.output, "error": error,
+        "did": outcome.did, "release": outcome.release, "adoption": outcome.adoption, "output": outcome.output, "error": error,
     })
 }

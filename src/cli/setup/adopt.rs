@@ -3,7 +3,8 @@
 use super::{Setup, Step};
 use crate::acquire::Acquired;
 use crate::adoption::record::{Adoption, Stage};
-use crate::cli::adopt::{AdoptArguments, adopt};
+use crate::agent::findings::Findings;
+use crate::cli::adopt::{AdoptArguments, take_over};
 use crate::cli::{Ended, instance_of};
 use crate::failure::{Class, Report};
 use crate::store::collect::Effect;
@@ -20,13 +21,18 @@ impl Setup<'_> {
         let release = installed.filter(|acquired| self.effect == Effect::Apply || !acquired.installed.fresh);
         let Some(release) = release.map(|acquired| acquired.installed.release.clone()) else {
             self.note(Step::Adopt, format!("would take over the running agent of {package}"), true);
+            let findings = Findings::without_release();
+            self.context.output.step(findings.lines());
+            self.adoption = Some(findings);
             return Ok(None);
         };
         if self.effect == Effect::Apply {
             self.start_supervisor(Step::Adopt)?;
         }
         let (mode, dry_run) = (self.arguments.mode, self.effect == Effect::DryRun);
-        let ended = adopt(&self.within(), &AdoptArguments::to(package, &release, mode, dry_run))?;
+        let mut findings = Findings::default();
+        let ended = take_over(&self.within(), &AdoptArguments::to(package, &release, mode, dry_run), &mut findings)?;
+        self.adoption = Some(findings);
         match ended {
             Ended::As(class) if class != Class::NothingToDo => return Ok(Some(class)),
             Ended::As(_) | Ended::Well => {}

@@ -11,6 +11,7 @@ use super::output::Output;
 use super::wanted::Wanted;
 use super::{Context, Ended, instance_of, trust, usage};
 use crate::acquire::Acquired;
+use crate::agent::findings::Findings;
 use crate::config::Settings;
 use crate::digest::Digest;
 use crate::failure::{Class, Report};
@@ -107,6 +108,8 @@ struct Setup<'a> {
     done: Vec<(Step, String, bool)>,
     /// A first agent whose key is not accepted yet.
     waiting: Option<Waiting>,
+    /// The findings of the takeover; None: nothing is to be taken over, or it was before.
+    adoption: Option<Findings>,
 }
 
 /// `sidle setup`
@@ -144,7 +147,17 @@ impl<'a> Setup<'a> {
         };
         let fingerprint = trust::fingerprint(&arguments.fingerprint)?;
         let effect = if arguments.dry_run { Effect::DryRun } else { Effect::Apply };
-        Ok(Self { context, arguments, location, ca, fingerprint, effect, done: Vec::new(), waiting: None })
+        Ok(Self {
+            context,
+            arguments,
+            location,
+            ca,
+            fingerprint,
+            effect,
+            done: Vec::new(),
+            waiting: None,
+            adoption: None,
+        })
     }
 
     /// Notes a step and prints it: what was done, or what was done already.
@@ -387,7 +400,7 @@ impl<'a> Setup<'a> {
         let value = json!({
             "dry_run": self.effect == Effect::DryRun, "changed": changed, "steps": steps.collect::<Vec<Value>>(), "next": next,
             "package": self.arguments.package, "release": installed.map(|acquired| acquired.installed.release.clone()),
-            "waiting": self.waiting,
+            "waiting": self.waiting, "adoption": self.adoption,
         });
         self.context.output.result(facts, value);
         Ok(match ended {

@@ -7,6 +7,7 @@ use super::probe::{self, PROGRAM, Probe};
 use super::program::StaticProgram;
 use super::ssh::line;
 use super::{Action, Call, Destination, Event, Outcome, Push, Step, files};
+use crate::agent::findings::Findings;
 use crate::failure::{Class, Report};
 use crate::os::OsError;
 use crate::os::dialogue::{Dialogue, End, Patience};
@@ -27,8 +28,15 @@ const ROOM_KIB: u64 = 1024;
 
 /// Performs the steps on one host.
 pub(super) fn visit(push: &Push, number: usize, to: &Destination, tell: &(dyn Fn(Event) + Sync)) -> Outcome {
-    let outcome =
-        Outcome { step: Step::Wait, bytes_sent: 0, did: Vec::new(), release: None, output: None, failure: None };
+    let outcome = Outcome {
+        step: Step::Wait,
+        bytes_sent: 0,
+        did: Vec::new(),
+        release: None,
+        adoption: None,
+        output: None,
+        failure: None,
+    };
     let socket = push.sockets.join(number.to_string());
     let time = Patience::new(push.patience, push.total);
     let mut visit = Visit { push, number, to, tell, socket, time, outcome };
@@ -74,6 +82,10 @@ impl Visit<'_> {
             let release =
                 self.push.release.as_ref().map_or_else(|| "the newest release".to_owned(), ToString::to_string);
             self.outcome.did.push(format!("would install {release} of {}", self.push.package));
+            if let Action::Adopt(_) = self.push.action {
+                self.outcome.did.push(format!("would take over the running agent of {}", self.push.package));
+                self.outcome.adoption = Some(Findings::without_release());
+            }
             return Ok(());
         }
         self.setup(path)?;

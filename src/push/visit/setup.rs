@@ -1,6 +1,7 @@
 //! The step `setup` on one host: `sidle setup` there, which asks for what it lacks, and the key of a first agent.
 
 use super::{Ended, LINE_BYTES_MAXIMUM, Visit};
+use crate::agent::findings::Findings;
 use crate::agent::introduction::Acceptor;
 use crate::failure::{Class, Reason, Report};
 use crate::os::dialogue::{Dialogue, End};
@@ -147,6 +148,9 @@ impl Visit<'_> {
         let steps = result["steps"].as_array().into_iter().flatten();
         self.outcome.did.extend(steps.filter(|step| step["changed"] == true).filter_map(|step| text(&step["text"])));
         self.outcome.release = text(&result["release"]).or_else(|| self.outcome.release.take());
+        // A host with an older sidle does not give them.
+        let adoption: Option<Findings> = serde_json::from_value(result["adoption"].clone()).ok().flatten();
+        self.outcome.adoption = adoption.or_else(|| self.outcome.adoption.take());
         match code.and_then(self.push.class) {
             None if code == Some(0) => Ok(None),
             Some(Class::NothingToDo) => Ok(None),

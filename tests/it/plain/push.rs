@@ -42,6 +42,12 @@ esac
 result='{"schema":1,"release":"1.0-1","steps":[{"changed":true,"text":"installed 1.0-1"}]}'
 case $2 in
 good*) echo "$result" ;;
+adopted)
+    echo '{"schema":1,"release":"1.0-1","steps":[{"changed":true,"text":"would take over the running agent"}],
+        "adoption":{"steps":["switch to 1.0-1"],"rehearsed":true,"notes":["functions that would vanish: boto.exists"],
+        "warnings":["not copied: MemoryMax"],"changes":[{"path":"/etc/a","what":"the unit"}],"unchanged":["the cache"]}}' | tr -d '\n'
+    echo
+    ;;
 slow) read -r _ <"$STAGE/go"; echo "$result" ;;
 endless) echo "$result"; exec yes ;;
 drip) while :; do echo x; sleep 0.05; done ;;
@@ -109,6 +115,32 @@ fn the_result_of_a_host_is_printed_while_another_one_still_works() {
     assert!(rest.iter().any(|line| line.starts_with("slow  done")), "{rest:?}");
     assert_eq!(rest.last().map(String::as_str), Some("2 hosts, 0 failed"));
     assert_eq!(push.wait().unwrap().code(), Some(0));
+}
+
+/// What a takeover finds on a host stayed there: a push said only that it would take over.
+#[test]
+fn the_findings_of_a_takeover_stand_below_the_host() {
+    let pusher = Pusher::new();
+    let words = ["adopted", "--action", "adopt", "--dry-run"];
+    let all = pusher.push(&words, None).json();
+    let adoption = &all["hosts"][0]["adoption"];
+    assert_eq!(adoption["notes"][0], "functions that would vanish: boto.exists", "{all}");
+    assert_eq!((&adoption["warnings"][0], &adoption["rehearsed"]), (&"not copied: MemoryMax".into(), &true.into()));
+    let words = pusher.words(&words);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let shown = pusher.host.sidle_with(&words, &[("PATH", &pusher.path), ("XDG_RUNTIME_DIR", "")]).ok();
+    for line in [
+        "    warning: not copied: MemoryMax",
+        "    the rehearsal found:",
+        "      functions that would vanish: boto.exists",
+        "    would change:",
+        "      /etc/a: the unit",
+        "    would not change:",
+    ] {
+        assert!(shown.lines().any(|shown| shown == line), "{line:?} is not in {shown}");
+    }
+    let none = pusher.push(&["good"], None).json();
+    assert!(none["hosts"][0]["adoption"].is_null(), "{none}");
 }
 
 #[test]

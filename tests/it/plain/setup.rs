@@ -159,6 +159,23 @@ fn a_crash_at_any_step_is_followed_by_the_same_command() {
 }
 
 #[test]
+fn a_dry_run_without_the_release_says_what_it_did_not_compare() {
+    let author = Author::new();
+    author.release("1.0", "good");
+    let host = Host::bare();
+    let (repository, fingerprint) = (author.repository(), author.fingerprint());
+    let shown = setup(&host, &repository, &fingerprint, &["--adopt", "--dry-run"]).ok();
+    for words in ["note: not compared", "extra packages and masters", "`sidle setup` without --adopt"] {
+        assert!(shown.contains(words), "{words:?} is not in {shown}");
+    }
+    let value = setup(&host, &repository, &fingerprint, &["--adopt", "--dry-run", "--json"]).json();
+    assert!(value["adoption"]["notes"][0].as_str().is_some_and(|note| note.starts_with("not compared")), "{value}");
+    assert_eq!(value["adoption"]["rehearsed"], false, "{value}");
+    let without = setup(&host, &repository, &fingerprint, &["--dry-run", "--json"]).json();
+    assert!(without["adoption"].is_null(), "{without}");
+}
+
+#[test]
 fn adopt_says_that_it_needs_a_supervisor_and_a_running_agent() {
     let author = Author::new();
     author.release("1.0", "good");

@@ -123,6 +123,13 @@ fn extras_are_told_and_refuse(packaged: &Packaged) {
     fs::remove_dir_all(package).unwrap();
     let told = packaged.adopt(&["--dry-run", "--rehearse"]).ok();
     assert!(told.contains("the rehearsal found:") && told.contains("would vanish"), "3007 lacks functions: {told}");
+    let (from, print) = (format!("file://{}", text(&scene.author.repository())), scene.author.fingerprint());
+    let release = format!("{MIDDLE}-1");
+    let setup = ["--json", "setup", "--repository", &from, "--fingerprint", &print, "--release", &release, "--adopt"];
+    let told = scene.host.sidle(&[&setup[..], &["--dry-run"]].concat()).json();
+    let adoption = &told["adoption"];
+    assert!(adoption["notes"].to_string().contains("would vanish") && adoption["rehearsed"] == true, "{told}");
+    assert!(adoption["changes"].to_string().contains("salt-minion.service"), "{told}");
 }
 
 /// The master has told the packaged minion that it is older than the release: the adoption and the setup that adopts are refused, and nothing begins.
