@@ -96,6 +96,11 @@ impl Environment {
         environment
     }
 
+    /// Adds a variable before all that the unit sets, which counts more.
+    pub(super) fn add_variable(&mut self, name: &str, value: &str) {
+        self.carried.insert(0, ("Environment".to_owned(), format!("\"{name}={value}\"")));
+    }
+
     /// The drop-in's text.
     fn text(&self) -> String {
         let lines = self.carried.iter().flat_map(|(name, value)| [name.as_str(), "=", value.as_str(), "\n"]);
@@ -287,7 +292,11 @@ Nice=5
     #[test]
     fn an_empty_value_takes_back_earlier_values() {
         let text = "[Service]\nEnvironment=A=1\nNice=5\nEnvironmentFile=-/etc/x\n[Service]\nEnvironment=\nNice=\nEnvironment=B=2\n";
-        assert_eq!(Environment::parse(text, UNIT).text(), format!("{HEAD}EnvironmentFile=-/etc/x\nEnvironment=B=2\n"));
+        let mut read = Environment::parse(text, UNIT);
+        assert_eq!(read.text(), format!("{HEAD}EnvironmentFile=-/etc/x\nEnvironment=B=2\n"));
+        read.add_variable("C", "/c");
+        let lines = "Environment=\"C=/c\"\nEnvironmentFile=-/etc/x\nEnvironment=B=2\n";
+        assert_eq!(read.text(), format!("{HEAD}{lines}"), "the unit's variables count more");
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod asking_unit;
 pub mod dry_run;
 mod environment;
 mod extras;
+mod host_settings;
 pub mod manual_start;
 pub mod may_start;
 pub mod packaged_tree;

@@ -2,6 +2,7 @@
 
 use super::AdoptingInstance;
 use super::environment::Environment;
+use super::host_settings::HostSettings;
 use super::packaged_tree::PackagedTree;
 use super::record::{Adoption, GUARD_NAME, Stage};
 use super::running_agent::{failed, find, is_own, other_user, shares};
@@ -22,7 +23,8 @@ use crate::switch::gate::gatekeeper::Gatekeeper;
 use crate::switch::schedule::When;
 use crate::switch::{Adopted, Mode, Purpose, Request};
 use crate::version::Release;
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long a running agent may take to load its guard: it loads all its modules for that, on a busy host.
@@ -92,6 +94,7 @@ pub struct AdoptionPlan<'a> {
     pub(super) unit: String,
     managed: bool,
     pub(super) environment: Environment,
+    host_settings: HostSettings,
     mode: Mode,
 }
 
@@ -124,36 +127,28 @@ impl<'a> AdoptionPlan<'a> {
                 format!("`sidle switch {package}` starts a release where no agent runs; --unit names another unit");
             return cannot(format!("no agent runs with the configuration in {}", configuration.display()), &hint);
         };
-        if is_own(&found)? {
-            let hint = format!("`sidle status {package}` shows its state");
-            return cannot(format!("sidle started process {} itself", found.leader.pid), &hint);
-        }
-        if proc_fs::is_below(&[found.leader.pid])? {
-            let why = "this command runs in a job of that agent, and the takeover waits for that job".to_owned();
-            let hint = "use a shell, salt-call or salt-ssh; or let the job begin it: `systemd-run --on-active=5 sidle adopt …`";
-            return cannot(why, hint);
-        }
-        if !shares(&found, &configuration)? {
-            let (theirs, ours) = (found.configuration.display(), configuration.display());
-            let hint = "set `config` of the instance in /etc/sidle/conf.d to that directory";
-            return cannot(format!("it runs with the configuration in {theirs}, not {ours}"), hint);
-        }
-        if let Some((is, meant)) = other_user(&found)? {
-            let hint = format!("set `user: {is}` in its configuration, restart it, and try again");
-            return cannot(format!("it runs as {is}, and a release would run as {meant}"), &hint);
-        }
-        let start = &found.start;
-        if let (false, Err(why)) = (managed, again::program(&start.command, start.rights.as_ref())) {
-            let why = format!("sidle could not start {} again: {why}", start.command.join(" "));
-            let hint = format!("end process {}, then `sidle switch {package}` starts a release", found.leader.pid);
-            return cannot(why, &hint);
-        }
+        refuse_unfit(instance, &found, &configuration, managed)?;
         let mode = chosen.mode.unwrap_or(Mode::Overlap);
         if let Some(why) = adopter.alone(&found).filter(|_| mode == Mode::Overlap) {
             return Err(cannot_beside(instance, &why));
         }
-        let environment = Environment::read(instance.layout(), &unit)?;
-        Ok(Self { instance, to, manifest, configuration, settings, adopter, found, unit, managed, environment, mode })
+        let mut environment = Environment::read(instance.layout(), &unit)?;
+        let named = adopter.host_settings(instance.layout().root(), &unit, &found).map_err(failed)?;
+        let host_settings = HostSettings::sorted(named, managed, &mut environment);
+        Ok(Self {
+            instance,
+            to,
+            manifest,
+            configuration,
+            settings,
+            adopter,
+            found,
+            unit,
+            managed,
+            environment,
+            host_settings,
+            mode,
+        })
     }
 
     /// The rights with which the agent is started again; None: its unit says that.
@@ -169,6 +164,16 @@ impl<'a> AdoptionPlan<'a> {
     /// The release that takes over.
     pub fn release(&self) -> &Release {
         &self.to
+    }
+
+    /// Variables of the host that the release will have, beside those of its recipe: what the running agent has, and what files of the host name.
+    pub fn variables(&self) -> Result<Vec<(OsString, OsString)>, Report> {
+        let mut variables = self.host_settings.variables();
+        for name in self.adopter.shared_variables().iter().filter(|_| self.managed) {
+            let value = proc_fs::environment_variable(self.found.leader.pid, name)?;
+            variables.extend(value.filter(|value| !value.is_empty()).map(|value| (name.into(), value)));
+        }
+        Ok(variables)
     }
 
     /// The steps, for a dry run.
@@ -189,6 +194,7 @@ impl<'a> AdoptionPlan<'a> {
             ));
         }
         steps.extend(self.environment.steps(layout, self.instance.name()));
+        steps.extend(self.host_settings.steps());
         if self.mode == Mode::Overlap {
             steps.push("load sidle's guard into the running process (by a temporary grain)".to_owned());
         }
@@ -231,14 +237,14 @@ impl<'a> AdoptionPlan<'a> {
         adoption
     }
 
-    /// Begins: puts the adoption on record, and carries the unit's settings over. Returns the record, and a warning.
-    pub fn begin(&self) -> Result<(Adoption, Option<String>), Report> {
+    /// Begins: puts the adoption on record, and carries the unit's settings over. Returns the record, and warnings.
+    pub fn begin(&self) -> Result<(Adoption, Vec<String>), Report> {
         let (layout, name) = (self.instance.layout(), self.instance.name());
         self.refuse_unsupervised()?;
         let adoption = self.adoption();
         adoption.write(layout, name)?;
         let warning = self.environment.carry(layout, name)?;
-        Ok((adoption, warning))
+        Ok((adoption, self.host_settings.warnings().iter().cloned().chain(warning).collect()))
     }
 
     /// Asks the supervisor for the switch; returns its number. `say` takes each step.
@@ -322,6 +328,43 @@ impl<'a> AdoptionPlan<'a> {
             clock::sleep(GUARD_INTERVAL);
         }
     }
+}
+
+/// Refuses an agent that sidle runs itself, that waits for this command, or that a release could not stand in for.
+fn refuse_unfit(
+    instance: &AdoptingInstance,
+    found: &RunningAgent,
+    configuration: &Path,
+    managed: bool,
+) -> Result<(), Report> {
+    let package = instance.package();
+    let cannot = |why: String, hint: &str| Err(cannot(instance, &why, hint));
+    if is_own(found)? {
+        let hint = format!("`sidle status {package}` shows its state");
+        return cannot(format!("sidle started process {} itself", found.leader.pid), &hint);
+    }
+    if proc_fs::is_below(&[found.leader.pid])? {
+        let why = "this command runs in a job of that agent, and the takeover waits for that job".to_owned();
+        let hint =
+            "use a shell, salt-call or salt-ssh; or let the job begin it: `systemd-run --on-active=5 sidle adopt …`";
+        return cannot(why, hint);
+    }
+    if !shares(found, configuration)? {
+        let (theirs, ours) = (found.configuration.display(), configuration.display());
+        let hint = "set `config` of the instance in /etc/sidle/conf.d to that directory";
+        return cannot(format!("it runs with the configuration in {theirs}, not {ours}"), hint);
+    }
+    if let Some((is, meant)) = other_user(found)? {
+        let hint = format!("set `user: {is}` in its configuration, restart it, and try again");
+        return cannot(format!("it runs as {is}, and a release would run as {meant}"), &hint);
+    }
+    let start = &found.start;
+    if let (false, Err(why)) = (managed, again::program(&start.command, start.rights.as_ref())) {
+        let why = format!("sidle could not start {} again: {why}", start.command.join(" "));
+        let hint = format!("end process {}, then `sidle switch {package}` starts a release", found.leader.pid);
+        return cannot(why, &hint);
+    }
+    Ok(())
 }
 
 fn cannot_beside(instance: &AdoptingInstance, why: &str) -> Report {

@@ -53,6 +53,19 @@ pub struct ExtrasBack {
     pub failed: Vec<String>,
 }
 
+/// A variable that a file of the host names for a packaged agent, and that the running agent does not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostSetting {
+    /// The variable: one of [`Adopter::shared_variables`].
+    pub variable: &'static str,
+    /// Its value.
+    pub value: String,
+    /// The file that names it.
+    pub file: PathBuf,
+    /// Why a release must not get it, and what to do about that; None: nothing forbids it.
+    pub refusal: Option<String>,
+}
+
 /// How one kind of agent is adopted.
 pub trait Adopter: Sync {
     /// The unit that the package installs.
@@ -65,6 +78,11 @@ pub trait Adopter: Sync {
     /// what the host sets counts before what a release sets.
     fn shared_variables(&self) -> &'static [&'static str] {
         &[]
+    }
+
+    /// Shared variables that files of the host name for the package of `unit`, and that the running agent does not have. `root`: where the host's files are.
+    fn host_settings(&self, _root: &Path, _unit: &str, _found: &RunningAgent) -> Result<Vec<HostSetting>, AgentError> {
+        Ok(Vec::new())
     }
 
     /// Units of other packages that run an agent of this kind, each with its configuration directory.

@@ -128,15 +128,16 @@ pub(super) fn take_over(
         if !arguments.starts_supervisor {
             plan.refuse_unsupervised()?;
         }
+        let variables = plan.variables()?;
         let rehearsed = arguments
             .rehearse
-            .then(|| rehearse(context, &instance.files, plan.release(), Before::Packaged(plan.leader())));
+            .then(|| rehearse(context, &instance.files, plan.release(), Before::Packaged(plan.leader(), &variables)));
         *findings = found(&plan, rehearsed.transpose()?)?;
         show(output, &plan, findings);
         return Ok(Ended::Well);
     }
-    let (mut adoption, warning) = plan.begin()?;
-    warn(output, findings, warning);
+    let (mut adoption, warnings) = plan.begin()?;
+    warn(output, findings, warnings);
     let switch = plan.switch(&adoption, agents::caller(&context.layout), &|step| output.step(step));
     let ended = switch.and_then(|switch| {
         let ended = follow(&instance.files, switch, output)?;

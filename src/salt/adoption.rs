@@ -6,8 +6,8 @@
 use super::SaltMinion;
 use super::options::asking::Asker;
 use super::options::{Masters, MinionConfig};
-use super::rehearsal::{carrying, packaged};
-use crate::agent::adoption::{Adopter, ExtrasBack, RunningAgent, Trees};
+use super::rehearsal::{carrying, packaged, setup_files};
+use crate::agent::adoption::{Adopter, ExtrasBack, HostSetting, RunningAgent, Trees};
 use crate::agent::{AgentError, AgentSettings, Subject};
 use crate::os::again::Start;
 use crate::os::dir::Dir;
@@ -73,6 +73,11 @@ impl Adopter for SaltAdopter {
 
     fn shared_variables(&self) -> &'static [&'static str] {
         carrying::SHARED
+    }
+
+    fn host_settings(&self, root: &Path, unit: &str, found: &RunningAgent) -> Result<Vec<HostSetting>, AgentError> {
+        // The scripts of Uyuni's package know no such files.
+        if unit == UNITS[1].0 { Ok(Vec::new()) } else { setup_files::of(root, found) }
     }
 
     fn other_names(&self, unit: &str) -> Vec<(&'static str, &'static str)> {

@@ -19,6 +19,7 @@ use crate::switch::rehearsal::performance::{Question, Rehearsing};
 use crate::switch::rehearsal::room::Room;
 use crate::switch::uses;
 use crate::version::Release;
+use std::ffi::OsString;
 use std::time::Duration;
 
 /// How often the programs are looked at.
@@ -29,8 +30,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 pub(in crate::cli) enum Before<'a> {
     /// A release; None: nothing.
     Release(Option<&'a Release>),
-    /// A packaged agent, by its first process.
-    Packaged(&'a Identity),
+    /// A packaged agent, by its first process; and variables of the host that the release will have.
+    Packaged(&'a Identity, &'a [(OsString, OsString)]),
 }
 
 /// The result of a rehearsal.
@@ -120,12 +121,16 @@ pub(in crate::cli) fn perform(
     let directory = named.unwrap_or_else(|| context.layout.on_host(manifest.service.config.as_ref()));
     let former = match from {
         Before::Release(release) => former(&store, release, &directory)?,
-        Before::Packaged(leader) => rehearser.packaged(leader),
+        Before::Packaged(leader, _) => rehearser.packaged(leader),
     };
-    let scene = Scene {
+    let mut scene = Scene {
         states: Asked::new(states, settings.limits().rehearsal)?,
         ..scene(&store, former, &manifest, directory, settings.passed(files.instance()))?
     };
+    if let Before::Packaged(_, variables) = from {
+        scene.trial.environment.retain(|(name, _)| variables.iter().all(|(other, _)| other != name));
+        scene.trial.environment.extend_from_slice(variables);
+    }
     let room = Room::take(&context.layout.run(files.instance()))?;
     signals::hold()?;
     let longest = settings.limits().rehearsal;

@@ -12,6 +12,7 @@ pub mod lost;
 pub mod masters;
 pub(super) mod packaged;
 pub mod report;
+pub(super) mod setup_files;
 mod state_words;
 mod uses;
 mod words;

@@ -256,11 +256,13 @@ fn link(name: &str, next: Option<&str>, act: &str) -> String {
     )
 }
 
-/// Variables and limits of the package's unit and of its drop-ins are the adopted process's, too.
+/// Variables and limits of the package's unit, of its drop-ins and of the files of its scripts are the adopted process's, too.
 fn has_what_its_unit_had(host: &PackagedHost) {
     let pid = host.machine.agent().expect("it runs").to_string();
     let environment = host.machine.inside(&["cat", &format!("/proc/{pid}/environ")]);
-    assert!(environment.split('\0').any(|line| line == "https_proxy=http://proxy:3128/a%20b"), "{environment}");
+    for expected in ["https_proxy=http://proxy:3128/a%20b", "SALT_EXTRAS_DIR=/srv/site-extras"] {
+        assert!(environment.split('\0').any(|line| line == expected), "{expected}: {environment}");
+    }
     let limits = host.machine.inside(&["cat", &format!("/proc/{pid}/limits")]);
     let limit = |name: &str| {
         let line = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
@@ -341,8 +343,12 @@ fn an_adopted_minion_survives_a_boot_and_is_given_back_to_its_package() {
     fs::create_dir(&drop_ins).unwrap();
     fs::write(drop_ins.join("own.conf"), own).unwrap();
     host.machine.inside(&["systemctl", "daemon-reload"]);
+    // Upstream's scripts read this file, and its unit does not name it: the directory was lost without a word.
+    fs::create_dir_all(host.machine.path("etc/sysconfig")).unwrap();
+    fs::write(host.machine.path("etc/sysconfig/salt-minion-setup"), "SALT_EXTRAS_DIR='/srv/site-extras'\n").unwrap();
     let steps = host.machine.inside(&["sidle", "adopt", "salt-minion", "--dry-run"]);
-    for part in ["LimitCORE=0", "https_proxy=…", "leave to you", "MemoryMax=2G"] {
+    let setup = "SALT_EXTRAS_DIR=/srv/site-extras from /etc/sysconfig/salt-minion-setup";
+    for part in ["LimitCORE=0", "https_proxy=…", "leave to you", "MemoryMax=2G", setup] {
         assert!(steps.contains(part), "{part}: {steps}");
     }
     assert!(!steps.contains("proxy:3128"), "a value may be a secret: {steps}");

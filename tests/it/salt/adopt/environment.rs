@@ -24,8 +24,16 @@ fn another_user_is_refused_and_giving_back_waits_for_jobs_and_tells_its_cost() {
     let said = scene.master().call(ID, &["cmd.run", &command]);
     assert!(said.contains("this command runs in a job of that agent"), "{said}");
 
+    // Here no unit could give it to the release; the other variable is the running minion's own.
+    let setup = scene.host.path("etc/default/salt-setup");
+    fs::create_dir_all(setup.parent().unwrap()).unwrap();
+    fs::write(&setup, "SALT_HOME=/srv/home\nSALT_EXTRAS_DIR=/srv/other\n").unwrap();
+    let warning = format!("{} names SALT_HOME=/srv/home, which the running agent does not have", setup.display());
+    let told = packaged.adopt(&["--dry-run"]).ok();
+    assert!(told.contains(&warning) && !told.contains("/srv/other"), "{told}");
     let adopted = packaged.adopt(&["--mode", "idle"]);
     assert_eq!(adopted.code, Some(0), "{adopted:?}\n{}", packaged.logs());
+    assert!(adopted.stderr.contains(&warning) && !adopted.stderr.contains("/srv/other"), "{adopted:?}");
 
     let told = scene.verb("unadopt", &["--dry-run"]).ok();
     assert!(told.contains("would do every job a second time") && told.contains("is missed"), "{told}");
