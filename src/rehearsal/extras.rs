@@ -47,6 +47,9 @@ pub struct Vanishing {
     /// Whether the trial could use their files as they are: then they are copied, and not built anew.
     #[serde(default)]
     pub fits: bool,
+    /// The line of a recipe that brings them with a release; None: no recipe can.
+    #[serde(default)]
+    pub recipe: Option<String>,
 }
 
 impl Vanishing {

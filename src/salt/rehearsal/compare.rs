@@ -77,7 +77,7 @@ pub fn compare(trial: &RehearsalReport, former: Option<Result<&RehearsalReport, 
         notes: of_states(|found| &found.notes).chain(texts(notes)).chain(plainly(&of_masters.notes)).collect(),
         needs: baseline.unwrap_or(trial).needs.clone(),
         peers: plainly(&of_masters.reasons).collect(),
-        extras: extras::told(trial, &unseen).iter().map(|text| plain(text)).collect(),
+        extras: extras::told(trial, &unseen),
         vanishing: listed.and_then(|former| extras::vanishing(&unseen, trial, former)),
         unknown_extras: unlisted.map(|cause| plain(&extras::unknown(trial, cause))),
         lost: baseline

@@ -98,21 +98,35 @@ pub(super) fn told(trial: &RehearsalReport, lost: &[&LoadedExtra]) -> Vec<String
     let names = listed(lost.iter().map(|extra| format!("{} {}{}", extra.name, extra.version, shadowed(&extra.name))));
     let is_shared = |other: &LoadedExtra| other.name == first.name && other.directory == first.directory;
     if trial.extras.iter().flatten().any(is_shared) {
-        return vec![format!(
+        return vec![plain(&format!(
             "{} in {}, which both releases use, may not work with Python {}: {names}; {SHARED_REMEDY}",
             counted(lost.len(), "package"),
             first.directory,
             trial.python
-        )];
+        ))];
     }
-    vec![format!(
+    let told = format!(
         "{} that salt-pip installed in {} would vanish with Python {}: {names}; install them with the release's own salt-pip first \
          (`sidle run PACKAGE salt-pip --release RELEASE -- install NAME`), have that done with `extras = \"rebuild\"` in the settings, or let \
          them go with `extras = \"report\"`",
         counted(lost.len(), "package"),
         first.directory,
         trial.python
-    )]
+    );
+    // A line that is cut is no line of a recipe.
+    vec![plain(&told) + &recipe(trial, lost).map_or_else(String::new, |line| packed(&line))]
+}
+
+/// The line of a recipe's `[build]` that brings these packages with a release; None: no recipe can. A release's own packages are no extras.
+fn recipe(trial: &RehearsalReport, lost: &[&LoadedExtra]) -> Option<String> {
+    let own = |extra: &LoadedExtra| trial.own_versions.contains_key(&extra.name);
+    let pins = lost.iter().filter(|extra| !own(extra)).filter_map(|extra| requirement(&extra.name, &extra.version));
+    let pins: Vec<String> = pins.map(|pin| format!("\"{pin}\"")).collect();
+    (!pins.is_empty()).then(|| format!("extras = [{}]", pins.join(", ")))
+}
+
+fn packed(line: &str) -> String {
+    format!("; or pack a revision of the release with `{line}` in its recipe")
 }
 
 /// The finding where the running release could not say what `salt-pip` has installed for it.
@@ -133,17 +147,16 @@ pub(super) fn vanishing(lost: &[&LoadedExtra], trial: &RehearsalReport, former: 
     let into = trial.extras_place.clone().or_else(beside);
     let packages = lost.iter().map(|extra| Extra { name: extra.name.clone(), version: extra.version.clone() });
     let fits = minor(former).is_some() && minor(former) == minor(trial);
-    Some(Vanishing { packages: packages.collect(), from, into, fits })
+    Some(Vanishing { packages: packages.collect(), from, into, fits, recipe: recipe(trial, lost) })
 }
 
 /// What pip is to install; None: names and versions come from files that anybody may have put there, and these are none.
-fn requirement(extra: &Extra) -> Option<String> {
+fn requirement(name: &str, version: &str) -> Option<String> {
     let is_plain = |text: &str, more: &str| {
         text.starts_with(|first: char| first.is_ascii_alphanumeric())
             && text.chars().all(|one| one.is_ascii_alphanumeric() || more.contains(one))
     };
-    let sound = is_plain(&extra.name, "-") && is_plain(&extra.version, ".+!_-");
-    sound.then(|| format!("{}=={}", extra.name, extra.version))
+    (is_plain(name, "-") && is_plain(version, ".+!_-")).then(|| format!("{name}=={version}"))
 }
 
 /// Copies the files of the packages, which may belong to `keeper`, too.
@@ -168,7 +181,7 @@ impl Builder for SaltRehearser {
         let named = environment.iter().find(|(name, _)| name == DIRECTORY_VARIABLE).map(|(_, path)| path.into());
         let into = named.or_else(|| vanishing.into.clone());
         let into = into.ok_or("cannot tell where the new release looks for packages")?;
-        let unsound = vanishing.packages.iter().filter(|extra| requirement(extra).is_none());
+        let unsound = vanishing.packages.iter().filter(|extra| requirement(&extra.name, &extra.version).is_none());
         let unsound: Vec<String> = unsound.map(|extra| extra.name.clone()).collect();
         if !unsound.is_empty() {
             return Err(format!("cannot tell the name and version of these packages: {}", listed(unsound.into_iter())));
@@ -200,8 +213,10 @@ impl Builder for SaltRehearser {
         if let Some(wheels) = wheels {
             program = program.argument("--no-index").argument("--find-links").argument(wheels);
         }
-        for extra in vanishing.packages.iter().filter_map(requirement) {
-            program = program.argument(extra);
+        for extra in &vanishing.packages {
+            if let Some(extra) = requirement(&extra.name, &extra.version) {
+                program = program.argument(extra);
+            }
         }
         program.environment.clone_from(environment);
         // The release is never written to; what pip unpacks goes with the rest.
@@ -242,7 +257,8 @@ impl Builder for SaltRehearser {
             wheels.map_or_else(|| "where pip's configuration says".to_owned(), |path| path.display().to_string());
         format!(
             "have packages for the new Python in {place}, install them by hand (`sidle run PACKAGE salt-pip --release RELEASE -- install NAME`), \
-             or let them go with `extras = \"report\"` in the settings"
+             or let them go with `extras = \"report\"` in the settings{}",
+            vanishing.recipe.as_deref().map_or_else(String::new, packed)
         )
     }
 }
@@ -297,6 +313,9 @@ mod tests {
         parent.child_or_create("extras-3.10", 0o755).unwrap();
         parent.set_mode("extras-3.10", 0o777).unwrap();
         assert!(building(&lost("a", "1", &open), Vec::new()).unwrap_err().contains("other users can change"));
+        let remedy = |version| SALT.remedy(&lost("a-b", version, "/x/extras-3.10"), None);
+        assert!(remedy("1.0+x").ends_with("with `extras = [\"a-b==1.0+x\"]` in its recipe"));
+        assert!(!remedy("1 --pre").contains("recipe"), "pip would read an option there");
         for (name, version) in
             [("a @ file:///x", "1"), ("a", ""), ("-r", "x"), ("a", "1 --pre"), ("a", "-1"), ("ä", "1")]
         {
@@ -323,6 +342,10 @@ mod tests {
         assert_eq!(names(&trial), ["idna", "six", "new", "gone"], "nobody can tell whether 1.16 is 1.16.0");
         let text = &told(&trial, &super::lost(&trial, &former))[0];
         assert!(text.contains("idna 99.0 (in place of the release's own 3.18), six"), "{text}");
+        let line = "`extras = [\"new==2.10\", \"gone==1\"]` in its recipe";
+        assert!(text.ends_with(line), "a recipe does not change the release's own packages: {text}");
+        let vanishing = vanishing(&super::lost(&trial, &former), &trial, &former).unwrap();
+        assert!(SALT.remedy(&vanishing, None).ends_with(line));
         let trial = report("3.11.7", &[("new", "2.11")], &[("idna", "100"), ("six", "1.16"), ("gone", "1")]);
         assert_eq!(names(&trial), Vec::<String>::new());
         let mut trial = report("3.13.1", &[("new", "2.9")], &[("idna", "99.0")]);

@@ -187,7 +187,8 @@ mod tests {
             states: None,
         };
         let packages = vec![Extra { name: "a".to_owned(), version: "1".to_owned() }];
-        let vanishing = Vanishing { packages, from: root.join("old"), into: Some(root.join("new")), fits: false };
+        let vanishing =
+            Vanishing { packages, from: root.join("old"), into: Some(root.join("new")), fits: false, recipe: None };
         fs::create_dir_all(&vanishing.from).unwrap();
         let workshop = Workshop { state: root.join("state"), wheels: None, longest };
         let builder = Shell(script);
