@@ -17,7 +17,7 @@ use crate::store::held::HeldFiles;
 use crate::store::install::{Approved, Installed, Placement, best_of, install_fetched, preflight};
 use crate::store::preflight::{Hazards, Host, demand};
 use crate::trust::pattern::ReleasePattern;
-use crate::trust::{Expiry, Target, TrustedTargets, Verdict, Warning, publish, target};
+use crate::trust::{Expiry, Floor, Target, TrustedTargets, Verdict, Warning, by_hand, publish, target};
 use crate::trust_store::{Judge, Persist, TrustStore};
 use crate::version::Release;
 use std::collections::BTreeSet;
@@ -38,6 +38,8 @@ pub struct Request<'a> {
     pub refetch: bool,
     /// Apply it, or only say what would be done.
     pub effect: Effect,
+    /// A root that is trusted for this request alone: then nothing is written, whatever `effect` says. None: the trust store is trusted.
+    pub root: Option<&'a [u8]>,
     /// Refuse a store on an unfit file system (noexec, network), or install all the same.
     pub hazards: Hazards,
     /// How long ago metadata may have expired that a person brings (`stdio:by-hand`).
@@ -51,6 +53,31 @@ pub struct Request<'a> {
 impl Request<'_> {
     fn name(&self) -> String {
         self.release.map_or_else(|| self.package.to_string(), |release| format!("{} {release}", self.package))
+    }
+
+    fn real_effect(&self) -> Effect {
+        if self.root.is_some() { Effect::DryRun } else { self.effect }
+    }
+}
+
+/// What vouches for the metadata.
+enum Trust<'a> {
+    /// The trust store, which takes newer metadata in.
+    Store(TrustStore),
+    /// A root, for this request alone.
+    Root(&'a [u8]),
+}
+
+impl<'a> Trust<'a> {
+    fn of(layout: &Layout, request: &Request<'a>) -> Result<Self, Report> {
+        request.root.map_or_else(|| Ok(Self::Store(TrustStore::open(&layout.trust())?)), |root| Ok(Self::Root(root)))
+    }
+
+    fn floor(&self) -> Result<Floor, Report> {
+        match self {
+            Self::Store(store) => Ok(store.load()?.floor),
+            Self::Root(root) => Ok(Floor::new(root.to_vec())),
+        }
     }
 }
 
@@ -69,20 +96,19 @@ pub struct Acquired {
 
 /// Fetches and installs what `request` asks for.
 pub fn acquire(fetcher: &mut Fetcher<'_>, layout: &Layout, request: &Request<'_>) -> Result<Acquired, Report> {
-    let trust_store = TrustStore::open(&layout.trust())?;
-    let persist = if request.effect == Effect::Apply { Persist::Store } else { Persist::Forget };
+    let trust = Trust::of(layout, request)?;
     if request.unattended {
         fetcher.splay();
     }
     if fetcher.is_local() {
         fetcher.keep_nothing();
     }
-    let (targets, warnings) = refresh(fetcher, &trust_store, persist, request)?;
+    let (targets, warnings) = refresh(fetcher, &trust, request)?;
     let (host, store) = (Host::read(), Store::new(layout, request.package));
     let (id, manifest) = find(fetcher, &targets, request, &host, &store)?;
     let approved = Approved::new(&targets, &id, manifest, warnings)?;
     let payload = targets.require(&target::payload(&id), &approved.manifest().payload.sha256)?;
-    let (hazards, effect, progress) = (request.hazards, request.effect, request.installing);
+    let (hazards, effect, progress) = (request.hazards, request.real_effect(), request.installing);
     let place = Placement { layout, host: &host, hazards, effect, progress };
     let accepted = preflight(&approved, &place)?;
     let mut source = Payload { fetcher, name: target::payload(&id), target: payload };
@@ -115,16 +141,20 @@ pub fn acquire(fetcher: &mut Fetcher<'_>, layout: &Layout, request: &Request<'_>
 /// what this host has seen, as a bundle file may.
 fn refresh(
     fetcher: &mut Fetcher<'_>,
-    trust_store: &TrustStore,
-    persist: Persist,
+    trust: &Trust<'_>,
     request: &Request<'_>,
 ) -> Result<(TrustedTargets, Vec<Warning>), Report> {
     let now = clock::now();
     let expiry = if fetcher.is_by_hand() { request.expiry_by_hand } else { Expiry::Strict };
-    let floor = trust_store.load()?.floor;
+    let floor = trust.floor()?;
     let refreshed = fetcher.refresh(&floor, Some(request.package), now, expiry);
-    let judge = Judge { trust_store, now, expiry, persist };
-    let judged = judge.verification(&refreshed.files)?;
+    let judged = match trust {
+        Trust::Store(trust_store) => {
+            let persist = if request.real_effect() == Effect::Apply { Persist::Store } else { Persist::Forget };
+            Judge { trust_store, now, expiry, persist }.verification(&refreshed.files)?
+        }
+        Trust::Root(_) => by_hand::verify(&floor, &refreshed.files, now, expiry),
+    };
     refreshed.outcome?;
     Ok((judged.targets?, judged.warnings))
 }

@@ -29,6 +29,7 @@ pub use ssh::Ssh;
 
 use crate::agent::findings::Findings;
 use crate::agent::introduction::Acceptor;
+use crate::bundle::member::ReleaseId;
 use crate::digest::Digest;
 use crate::failure::{Class, Report};
 use crate::name::PackageName;
@@ -52,8 +53,10 @@ pub struct Push {
     pub programs: Programs,
     /// The version that a host has to have.
     pub own: Version,
-    /// The releases.
+    /// The repository.
     pub source: Source,
+    /// The releases that are there, as far as hosts may take them.
+    pub releases: Vec<ReleaseId>,
     /// The fingerprint of the repository's first root.
     pub fingerprint: Digest,
     /// The package.

@@ -1,6 +1,6 @@
 //! The first look at a host: a script for its shell, and what the answer says.
 
-use crate::version::Version;
+use crate::version::{LibcVersion, Version};
 
 /// The words before each fact: a host may print a greeting.
 const MARK: &str = "sidle-push: ";
@@ -27,6 +27,8 @@ pub struct Probe {
     pub owner: Option<String>,
     /// Bytes of the program that an earlier push has brought.
     pub part_bytes: u64,
+    /// The version of glibc; None: not known, or another C library.
+    pub libc: Option<LibcVersion>,
     /// KiB free where the program goes; None: not known.
     pub free_kib: Option<u64>,
 }
@@ -45,6 +47,7 @@ export PATH LC_ALL
 say() {{ printf '{MARK}%s %s\n' "$1" "$2"; }}
 say machine "$(uname -m)"
 say user "$(id -u)"
+say libc "$(getconf GNU_LIBC_VERSION 2>/dev/null || ldd --version 2>/dev/null </dev/null)"
 program=$(command -v sidle </dev/null 2>/dev/null) || program=
 if [ -n "$program" ]; then
     say program "$program"
@@ -78,6 +81,7 @@ impl Probe {
             }
             "elsewhere" => self.is_elsewhere = true,
             "owner" => self.owner = Some(value.to_owned()),
+            "libc" => self.libc = glibc_in(value),
             "part" => self.part_bytes = value.parse().unwrap_or(0),
             "free" => self.free_kib = value.parse().ok(),
             END => return true,
@@ -95,6 +99,12 @@ impl Probe {
     pub fn path(&self) -> &str {
         self.program.as_ref().map_or(PROGRAM, |(path, _)| path)
     }
+}
+
+/// The version in what `getconf` or `ldd` say: `glibc 2.28`, `ldd (GNU libc) 2.28`.
+fn glibc_in(text: &str) -> Option<LibcVersion> {
+    let (named, version) = text.rsplit_once(' ')?;
+    named.to_ascii_lowercase().contains("libc").then(|| version.parse().ok())?
 }
 
 #[cfg(test)]
@@ -129,11 +139,27 @@ mod tests {
     }
 
     #[test]
+    fn the_c_library_is_read_from_getconf_and_ldd_and_unknown_otherwise() {
+        for (text, known) in [
+            ("glibc 2.17", Some("2.17")),
+            ("ldd (GNU libc) 2.28", Some("2.28")),
+            ("ldd (Ubuntu GLIBC 2.31-0ubuntu9.9) 2.31", Some("2.31")),
+            ("musl libc (x86_64)", None),
+            ("ldd: not found", None),
+            ("", None),
+        ] {
+            let (found, _) = probe(&format!("sidle-push: libc {text}"));
+            assert_eq!(found.libc.map(|libc| libc.to_string()).as_deref(), known, "{text}");
+        }
+    }
+
+    #[test]
     fn a_shell_runs_the_script() {
         use crate::os::process::Program;
         let script = script("/nonexistent/part");
         let (_, output) = Program::new("/bin/sh").argument("-c").argument(script).output().unwrap();
         let (found, ended) = probe(&String::from_utf8(output).unwrap());
         assert!(ended && found.user != u32::MAX && found.machine == crate::os::host::architecture(), "{found:?}");
+        assert_eq!(found.libc, crate::store::preflight::Host::read().libc, "{found:?}");
     }
 }

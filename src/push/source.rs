@@ -4,10 +4,12 @@
 use crate::bundle::file::BundleReader;
 use crate::bundle::member::{MemberName, ReleaseFile, ReleaseId};
 use crate::failure::{Class, Report};
+use crate::name::PackageName;
 use crate::os::dir::{Dir, FileKind};
 use crate::os::{OsError, file};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Seek as _};
 use std::ops::Range;
@@ -123,6 +125,14 @@ impl Source {
         self.answer(&Request { ask: "metadata/1.root.json".to_owned(), maximum, from: None, to: None })
     }
 
+    /// The releases of a package whose files are here. Which of them are published only the metadata says, which hosts verify.
+    pub fn releases(&self, package: &PackageName) -> Result<Vec<ReleaseId>, Report> {
+        match self {
+            Self::Directory(directory) => releases_below(directory, package),
+            Self::Bundle(bundle) => Ok(bundle.releases().filter(|id| id.package == *package).collect()),
+        }
+    }
+
     /// The answer to a request.
     pub fn answer(&self, request: &Request) -> Answer {
         if !is_published(&request.ask) {
@@ -150,6 +160,25 @@ impl Bundle {
             read_at(&self.file, place.start + part.start..place.start + part.end)
         })
     }
+}
+
+/// The releases that have a directory below `targets/PACKAGE`.
+fn releases_below(directory: &Dir, package: &PackageName) -> Result<Vec<ReleaseId>, Report> {
+    let Some(targets) = directory.child_if_exists("targets")? else { return Ok(Vec::new()) };
+    let Some(releases) = targets.child_if_exists(package.as_str())? else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for release in directories(&releases)? {
+        for platform in directories(&releases.child(&release)?)? {
+            let name = format!("{package}/{}/{}", release.to_string_lossy(), platform.to_string_lossy());
+            found.extend(name.parse::<ReleaseId>().ok());
+        }
+    }
+    Ok(found)
+}
+
+fn directories(place: &Dir) -> Result<Vec<OsString>, Report> {
+    let entries = place.entries()?.into_iter();
+    Ok(entries.filter(|(_, kind)| *kind == FileKind::Directory).map(|(name, _)| name).collect())
 }
 
 fn in_directory(directory: &Dir, request: &Request) -> io::Result<Answer> {

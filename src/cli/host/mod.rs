@@ -17,7 +17,7 @@ pub use list::{ListArguments, list};
 pub use marks::{instances, marks};
 pub use repair::{RepairArguments, repair};
 pub use repository::{
-    FetchArguments, install as install_from_repository, install_by, notices, open as open_repository,
+    FetchArguments, install as install_from_repository, install_by, notices, open as open_repository, preview_by,
     refuse_talk_with_people,
 };
 pub use run::{RunArguments, run};

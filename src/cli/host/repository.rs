@@ -36,7 +36,7 @@ pub fn install(
 ) -> Result<Acquired, Report> {
     let notices = notices(context);
     let mut fetcher = open(context, arguments, &notices)?;
-    fetch_and_install(context, &mut fetcher, wanted, arguments, (effect, hazards), may_be)
+    fetch_and_install(context, &mut fetcher, wanted, arguments, (effect, hazards, None), may_be)
 }
 
 /// Installs the wanted release, or the newest that fits, from a repository that is open already.
@@ -46,7 +46,19 @@ pub fn install_by(
     wanted: &Wanted,
     effect: Effect,
 ) -> Result<Acquired, Report> {
-    fetch_and_install(context, fetcher, wanted, &FetchArguments::default(), (effect, Hazards::Refuse), &|_| true)
+    let how = (effect, Hazards::Refuse, None);
+    fetch_and_install(context, fetcher, wanted, &FetchArguments::default(), how, &|_| true)
+}
+
+/// The release that [`install_by`] would install; refuses what it would refuse, and writes nothing. `root`: what is trusted; None: the trust store.
+pub fn preview_by(
+    context: &Context,
+    fetcher: &mut Fetcher<'_>,
+    wanted: &Wanted,
+    root: Option<&[u8]>,
+) -> Result<Acquired, Report> {
+    let how = (Effect::DryRun, Hazards::Refuse, root);
+    fetch_and_install(context, fetcher, wanted, &FetchArguments::default(), how, &|_| true)
 }
 
 fn fetch_and_install(
@@ -54,7 +66,7 @@ fn fetch_and_install(
     fetcher: &mut Fetcher<'_>,
     wanted: &Wanted,
     arguments: &FetchArguments,
-    (effect, hazards): (Effect, Hazards),
+    (effect, hazards, root): (Effect, Hazards, Option<&[u8]>),
     may_be: &dyn Fn(&Release) -> bool,
 ) -> Result<Acquired, Report> {
     let settings = Settings::read(&context.layout)?;
@@ -75,6 +87,7 @@ fn fetch_and_install(
             unattended: arguments.unattended,
             refetch: arguments.refetch,
             effect,
+            root,
             hazards,
             expiry_by_hand: settings.expiry_by_hand(),
             fetching: &progress(context, "fetching"),

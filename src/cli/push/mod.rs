@@ -174,6 +174,7 @@ pub fn push(context: &Context, arguments: &PushArguments) -> Result<Ended, Repor
     let action = action(arguments)?;
     let fingerprint = trust::fingerprint(&arguments.fingerprint)?;
     let source = source::open(context, arguments, &fingerprint)?;
+    let releases = source.releases(&arguments.package)?;
     let programs = Programs::read(&arguments.program)?;
     let sockets = Sockets::make(context)?;
     let patience = match action {
@@ -187,6 +188,7 @@ pub fn push(context: &Context, arguments: &PushArguments) -> Result<Ended, Repor
         programs,
         own: env!("CARGO_PKG_VERSION").parse().map_err(|error| Report::of(Class::Failed, format!("{error}")))?,
         source,
+        releases,
         fingerprint,
         package: arguments.package.clone(),
         release: arguments.release.clone(),

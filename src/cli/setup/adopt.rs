@@ -11,15 +11,14 @@ use crate::store::collect::Effect;
 
 impl Setup<'_> {
     /// Takes the running agent over. Gives the end of a takeover that did not end well.
-    pub(super) fn adopt(&mut self, installed: Option<&Acquired>) -> Result<Option<Class>, Report> {
+    pub(super) fn adopt(&mut self, installed: &Acquired) -> Result<Option<Class>, Report> {
         let package = &self.arguments.package;
         let (layout, name) = (&self.context.layout, instance_of(package, None));
         if Adoption::read(layout, &name)?.is_some_and(|adoption| adoption.stage == Stage::Held) {
             self.note(Step::Adopt, format!("{name} is adopted already"), false);
             return Ok(None);
         }
-        let release = installed.filter(|acquired| self.effect == Effect::Apply || !acquired.installed.fresh);
-        let Some(release) = release.map(|acquired| acquired.installed.release.clone()) else {
+        let Some(release) = self.present(installed) else {
             self.note(Step::Adopt, format!("would take over the running agent of {package}"), true);
             let findings = Findings::without_release();
             self.context.output.step(findings.lines());

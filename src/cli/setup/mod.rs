@@ -1,23 +1,23 @@
 //! `sidle setup`: a host from nothing to an installed release, or to a running one, in one command that may be repeated.
 
 mod adopt;
+mod release;
 mod settings_file;
 mod start;
 
 use super::facts::Facts;
-use super::host::{install_by, refuse_talk_with_people};
+use super::host::refuse_talk_with_people;
 use super::order::ModeName;
 use super::output::Output;
-use super::wanted::Wanted;
 use super::{Context, Ended, instance_of, trust, usage};
 use crate::acquire::Acquired;
 use crate::agent::findings::Findings;
 use crate::config::Settings;
 use crate::digest::Digest;
 use crate::failure::{Class, Report};
-use crate::fetch::{DownloadSettings, Fetcher, Location, Notice};
+use crate::fetch::{DownloadSettings, Location};
 use crate::name::PackageName;
-use crate::os::{dir::Dir, file, place::Place, units};
+use crate::os::{dir::Dir, file, units};
 use crate::store::Store;
 use crate::store::collect::Effect;
 use crate::supervise::status::SupervisorStatus;
@@ -30,8 +30,6 @@ use start::{StartArguments, Waiting};
 pub(super) use start::fingerprint;
 use std::path::{Path, PathBuf};
 
-/// The version of the root that a new host fetches: later roots are found from it.
-const FIRST_ROOT: u64 = 1;
 const PACKAGE: &str = "salt-minion";
 
 /// `sidle setup --repository URL --fingerprint SHA256`
@@ -118,17 +116,22 @@ pub fn setup(context: &Context, arguments: &SetupArguments) -> Result<Ended, Rep
     // Both are looked at before anything is changed: a host of another repository stays as it is.
     let is_pinned = setup.is_pinned().map_err(|report| Step::Trust.failed(report))?;
     let is_named = setup.is_named().map_err(|report| Step::Settings.failed(report))?;
-    setup.trust(is_pinned).map_err(|report| Step::Trust.failed(report))?;
+    let root = setup.first_root(is_pinned).map_err(|report| Step::Trust.failed(report))?;
+    // Without anything to write before it, the install itself refuses in time.
+    let writes_first = !is_pinned || !is_named;
+    let preview = writes_first.then(|| setup.preview(root.as_deref())).transpose();
+    let preview = preview.map_err(|report| Step::Install.failed(report))?;
+    setup.trust(root.as_deref()).map_err(|report| Step::Trust.failed(report))?;
     setup.settings(is_named).map_err(|report| Step::Settings.failed(report))?;
-    let installed = setup.install(is_pinned).map_err(|report| Step::Install.failed(report))?;
+    let installed = setup.install(preview).map_err(|report| Step::Install.failed(report))?;
     let ended = if arguments.adopt {
-        setup.adopt(installed.as_ref()).map_err(|report| Step::Adopt.failed(report))?
+        setup.adopt(&installed).map_err(|report| Step::Adopt.failed(report))?
     } else if arguments.start.start {
-        setup.start(installed.as_ref()).map_err(|report| Step::Start.failed(report))?
+        setup.start(&installed).map_err(|report| Step::Start.failed(report))?
     } else {
         None
     };
-    setup.tell(installed.as_ref(), ended)
+    setup.tell(&installed, ended)
 }
 
 impl<'a> Setup<'a> {
@@ -247,41 +250,19 @@ impl<'a> Setup<'a> {
         Ok(named)
     }
 
-    fn trust(&mut self, is_pinned: bool) -> Result<(), Report> {
+    /// Pins the root; None: it is pinned already.
+    fn trust(&mut self, root: Option<&[u8]>) -> Result<(), Report> {
         let what = format!("the root {}", self.fingerprint);
-        if is_pinned {
+        let Some(root) = root else {
             self.note(Step::Trust, format!("{what} is pinned already"), false);
             return Ok(());
-        }
-        let root = self.root()?;
+        };
         if self.effect == Effect::Apply {
             let store = TrustStore::open_or_create(&self.context.layout.trust())?;
-            store.lock()?.pin(&root, &self.fingerprint)?;
+            store.lock()?.pin(root, &self.fingerprint)?;
         }
         self.step(Step::Trust, "pinned", "would pin", &what);
         Ok(())
-    }
-
-    /// The repository's first root, if it has the fingerprint. The network is not believed: the fingerprint is.
-    fn root(&self) -> Result<Vec<u8>, Report> {
-        let notices = self.notices();
-        let root = self.fetcher(&notices)?.root(FIRST_ROOT, &|_| true)?;
-        let found = Digest::of(&root);
-        if found != self.fingerprint {
-            let expected = self.fingerprint;
-            let report = Report::from(TrustStoreError::Fingerprint { expected, found });
-            return Err(report.because(format!("it came from {}", self.location)));
-        }
-        Ok(root)
-    }
-
-    fn notices(&self) -> impl Fn(&Notice) + use<'a> {
-        super::host::notices(self.context)
-    }
-
-    fn fetcher<'t>(&self, tell: &'t dyn Fn(&Notice)) -> Result<Fetcher<'t>, Report> {
-        let cache = Place::open_or_create(&self.context.layout.cache(), 0o700, self.effect)?;
-        Ok(Fetcher::new(&self.repository()?, &cache, tell)?)
     }
 
     fn settings(&mut self, is_named: bool) -> Result<(), Report> {
@@ -310,26 +291,6 @@ impl<'a> Setup<'a> {
         }
         self.step(Step::Settings, "wrote", "would write", &format!("{} with {location}", path.display()));
         Ok(())
-    }
-
-    /// Installs the release. None: a dry run of a host that does not trust the repository yet, and so cannot know its releases.
-    fn install(&mut self, is_pinned: bool) -> Result<Option<Acquired>, Report> {
-        let wanted = Wanted { package: self.arguments.package.clone(), release: self.arguments.release.clone() };
-        if self.effect == Effect::DryRun && !is_pinned {
-            let newest = if wanted.release.is_none() { "the newest release of " } else { "" };
-            self.note(Step::Install, format!("would install {newest}{wanted}"), true);
-            return Ok(None);
-        }
-        let notices = self.notices();
-        let mut fetcher = self.fetcher(&notices)?;
-        let acquired = install_by(self.context, &mut fetcher, &wanted, self.effect)?;
-        let what = format!("{} {}", acquired.installed.package, acquired.installed.release);
-        if acquired.installed.fresh {
-            self.step(Step::Install, "installed", "would install", &what);
-        } else {
-            self.note(Step::Install, format!("{what} is installed already"), false);
-        }
-        Ok(Some(acquired))
     }
 
     /// For the verb that does the last step: its steps are for people; a program gets the one result of this command.
@@ -364,7 +325,7 @@ impl<'a> Setup<'a> {
     }
 
     /// The command that comes next; None: the release runs.
-    fn next(&self, installed: Option<&Acquired>) -> Result<Option<String>, Report> {
+    fn next(&self, installed: &Acquired) -> Result<Option<String>, Report> {
         if self.arguments.adopt || self.arguments.start.start {
             return Ok(None);
         }
@@ -374,11 +335,10 @@ impl<'a> Setup<'a> {
             return Ok(Some(format!("systemctl enable --now sidle@{name}")));
         }
         let current = Store::new(layout, package).current(&name)?;
-        let release = installed.map(|acquired| &acquired.installed.release);
-        Ok((current.as_ref() != release).then(|| format!("sidle switch {package}")))
+        Ok((current.as_ref() != Some(&installed.installed.release)).then(|| format!("sidle switch {package}")))
     }
 
-    fn tell(&self, installed: Option<&Acquired>, ended: Option<Class>) -> Result<Ended, Report> {
+    fn tell(&self, installed: &Acquired, ended: Option<Class>) -> Result<Ended, Report> {
         let changed = self.done.iter().any(|(_, _, changed)| *changed);
         let next = self.next(installed)?;
         let mut facts = Facts::new();
@@ -399,7 +359,7 @@ impl<'a> Setup<'a> {
             .map(|(step, text, changed)| json!({"step": step.name(), "text": text, "changed": changed}));
         let value = json!({
             "dry_run": self.effect == Effect::DryRun, "changed": changed, "steps": steps.collect::<Vec<Value>>(), "next": next,
-            "package": self.arguments.package, "release": installed.map(|acquired| acquired.installed.release.clone()),
+            "package": self.arguments.package, "release": installed.installed.release,
             "waiting": self.waiting, "adoption": self.adoption,
         });
         self.context.output.result(facts, value);

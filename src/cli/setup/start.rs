@@ -238,15 +238,14 @@ fn waits(name: &str, standing: &Standing) -> Option<String> {
 
 impl<'a> Setup<'a> {
     /// Starts the release as the host's first agent. Gives the end of a switch that did not end well.
-    pub(super) fn start(&mut self, installed: Option<&Acquired>) -> Result<Option<Class>, Report> {
+    pub(super) fn start(&mut self, installed: &Acquired) -> Result<Option<Class>, Report> {
         let (context, package, start) = (self.context, &self.arguments.package, &self.arguments.start);
         let name = instance_of(package, None);
         let store = Store::new(&context.layout, package);
         if let Some(current) = store.current(&name)? {
             return self.start_again(&store, &current, installed);
         }
-        let release = installed.filter(|acquired| self.effect == Effect::Apply || !acquired.installed.fresh);
-        let Some(release) = release.map(|acquired| acquired.installed.release.clone()) else {
+        let Some(release) = self.present(installed) else {
             self.note(Step::Start, format!("would configure and start {package}"), true);
             return Ok(None);
         };
@@ -293,16 +292,11 @@ impl<'a> Setup<'a> {
     }
 
     /// The agent was started before: what is asked for must be so, and its key accepted.
-    fn start_again(
-        &mut self,
-        store: &Store,
-        current: &Release,
-        installed: Option<&Acquired>,
-    ) -> Result<Option<Class>, Report> {
+    fn start_again(&mut self, store: &Store, current: &Release, installed: &Acquired) -> Result<Option<Class>, Report> {
         let (package, start) = (&self.arguments.package, &self.arguments.start);
         let host = self.host(store, current)?;
         host.compare(start)?;
-        let installed = installed.map(|acquired| &acquired.installed.release).filter(|release| *release != current);
+        let installed = Some(&installed.installed.release).filter(|release| *release != current);
         let other =
             installed.map(|release| format!("; `sidle switch {package} {release}` switches to the installed release"));
         let text = format!("{package} {current} is started already{}", other.unwrap_or_default());

@@ -13,6 +13,8 @@ use crate::os::OsError;
 use crate::os::dialogue::{Dialogue, End, Patience};
 use crate::os::place::Effect;
 use crate::os::process::Program;
+use crate::store::install::best_of;
+use crate::store::preflight::{Host, Obstacle, of_platform};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -148,6 +150,23 @@ impl Visit<'_> {
         Err(Report::of(Class::Failed, message).hint("push as root, or with --sudo"))
     }
 
+    /// Refuses a host whose C library is too old for each release, before anything is brought there. Where it is not known, `sidle setup` compares it
+    /// on the host.
+    fn require_fit(&self, probe: &Probe) -> Result<(), Report> {
+        let push = self.push;
+        let host = Host { architecture: probe.machine.clone(), libc: probe.libc, kernel: None, x86_64_level: None };
+        let best = best_of(push.releases.iter(), push.release.as_ref(), &host);
+        let Some(best) = best.filter(|best| probe.libc.is_some() && host.fit(&best.platform).is_none()) else {
+            return Ok(());
+        };
+        let obstacles = of_platform(&best.platform, &host);
+        let reasons: Vec<String> = obstacles.iter().map(ToString::to_string).collect();
+        let hints: Vec<&str> = obstacles.iter().map(Obstacle::hint).collect();
+        let message =
+            format!("cannot install {} {} on {}: {}", best.package, best.release, self.to.name, reasons.join("; "));
+        Err(Report::of(Class::Failed, message).hint(hints.join("; ")))
+    }
+
     /// The digest in the name of the arriving program. Before the machine is known it is that of this machine's; another's is asked for later.
     fn part_digest(&self) -> String {
         let of = |machine: &str| self.push.programs.of(machine).map(|program| program.digest.to_string());
@@ -160,6 +179,7 @@ impl Visit<'_> {
             return Ok(true);
         }
         self.step(Step::Program);
+        self.require_fit(probe)?;
         if let (Some(owner), Some((path, _))) = (&probe.owner, &probe.program) {
             let message =
                 format!("cannot replace {path} on {}: it is older, and belongs to a package of {owner}", self.to.name);

@@ -10,7 +10,7 @@ use crate::os::dir::Dir;
 use crate::os::space::{Demand, Space};
 use crate::os::{OsError, file, host};
 use crate::store::location::{Hazard, PlaceFacts};
-use crate::version::{KernelVersion, LibcVersion, Platform};
+use crate::version::{Flavour, KernelVersion, LibcVersion, Platform};
 use std::path::{Path, PathBuf};
 
 /// Free space kept in addition to a release, for receipts and the file system's own tables: a thirty-second of its size.
@@ -105,7 +105,8 @@ impl Obstacle {
         }
     }
 
-    fn hint(&self) -> &'static str {
+    /// The remedy.
+    pub fn hint(&self) -> &'static str {
         match self {
             Self::Architecture { .. } => "export the release for this host's architecture",
             Self::Libc { .. } => {
@@ -218,14 +219,7 @@ pub(in crate::store) fn of_libraries(manifest: &Head) -> Vec<Obstacle> {
 
 /// The obstacles to running `manifest`'s release on `host`, whatever its place.
 pub(in crate::store) fn needs(manifest: &Head, host: &Host, of_libraries: Vec<Obstacle>) -> Vec<Obstacle> {
-    let mut obstacles = Vec::new();
-    let needed = &manifest.platform.architecture;
-    if *needed != host.architecture && needed != Platform::ANY {
-        obstacles.push(Obstacle::Architecture { needed: needed.clone(), found: host.architecture.clone() });
-    }
-    if let Some(needed) = manifest.libc_floor.filter(|needed| host.libc.is_none_or(|found| found < *needed)) {
-        obstacles.push(Obstacle::Libc { needed, found: host.libc, system: host::system() });
-    }
+    let mut obstacles = of_machine(&manifest.platform, manifest.libc_floor, host, host::system);
     // What a host does not tell is left to its kernel and loader.
     if let Some((needed, found)) = manifest.kernel_floor.zip(host.kernel).filter(|(needed, found)| needed > found) {
         obstacles.push(Obstacle::Kernel { needed, found });
@@ -235,6 +229,33 @@ pub(in crate::store) fn needs(manifest: &Head, host: &Host, of_libraries: Vec<Ob
         obstacles.push(Obstacle::Processor { needed, found });
     }
     obstacles.extend(of_libraries);
+    obstacles
+}
+
+/// The obstacles to running a release of `platform` by its name alone, which carries the oldest C library.
+pub fn of_platform(platform: &Platform, host: &Host) -> Vec<Obstacle> {
+    let floor = match platform.flavour {
+        Some(Flavour::Glibc(floor)) => Some(floor),
+        Some(Flavour::Musl) | None => None,
+    };
+    of_machine(platform, floor, host, || None)
+}
+
+/// `system`: the name of the host's system, for people.
+fn of_machine(
+    platform: &Platform,
+    floor: Option<LibcVersion>,
+    host: &Host,
+    system: impl FnOnce() -> Option<String>,
+) -> Vec<Obstacle> {
+    let mut obstacles = Vec::new();
+    let needed = &platform.architecture;
+    if *needed != host.architecture && needed != Platform::ANY {
+        obstacles.push(Obstacle::Architecture { needed: needed.clone(), found: host.architecture.clone() });
+    }
+    if let Some(needed) = floor.filter(|needed| host.libc.is_none_or(|found| found < *needed)) {
+        obstacles.push(Obstacle::Libc { needed, found: host.libc, system: system() });
+    }
     obstacles
 }
 

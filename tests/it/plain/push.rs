@@ -30,6 +30,11 @@ case "$3" in
 'sh -s')
     echo "$2" >>"$STAGE/entered"
     case $2 in
+    old)
+        libc='glibc 2.17'
+        printf 'sidle-push: %s\n' 'machine x86_64' 'user 0' "libc $libc" 'end ok'
+        exec cat >/dev/null
+        ;;
     elsewhere)
         printf 'sidle-push: %s\n' 'machine x86_64' 'user 0' 'program /usr/local/bin/sidle' 'version sidle 0.0.1' 'elsewhere yes' 'end ok'
         exec cat >/dev/null
@@ -39,6 +44,7 @@ case "$3" in
     exec cat >/dev/null
     ;;
 esac
+echo "$2 $3" >>"$STAGE/commands"
 result='{"schema":1,"release":"1.0-1","steps":[{"changed":true,"text":"installed 1.0-1"}]}'
 case $2 in
 good*) echo "$result" ;;
@@ -141,6 +147,28 @@ fn the_findings_of_a_takeover_stand_below_the_host() {
     }
     let none = pusher.push(&["good"], None).json();
     assert!(none["hosts"][0]["adoption"].is_null(), "{none}");
+}
+
+/// The program and its units were on the host before its C library was looked at.
+#[test]
+fn nothing_is_brought_to_a_host_whose_c_library_is_too_old() {
+    let pusher = Pusher::new();
+    pusher.author.needing_glibc("1.0", "2.34");
+    let refused = |more: &[&str]| {
+        let (code, message) = pusher.failure(&[&["old", "--package", DEMO], more].concat());
+        let expected =
+            "cannot install demo-agent 1.0-1 on old: the release needs glibc 2.34 or newer, this host has 2.17";
+        assert!(code == Some(1) && message.starts_with(expected), "{code:?} {message}");
+    };
+    refused(&[]);
+    refused(&["--dry-run"]);
+    refused(&["--release", "1.0-1"]);
+    // An older release fits, but not the named one.
+    pusher.author.needing_glibc("0.9", "2.17");
+    refused(&["--release", "1.0-1"]);
+    let (_, message) = pusher.failure(&["old", "--package", DEMO]);
+    assert!(message.starts_with("cannot bring"), "the test's program is not static: {message}");
+    assert_eq!(pusher.noted("commands"), "", "nothing ran on the host");
 }
 
 #[test]

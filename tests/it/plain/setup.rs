@@ -32,9 +32,7 @@ fn one_command_sets_a_host_up_and_the_same_command_again_changes_nothing() {
     let host = Host::bare();
 
     let dry = setup(&host, &repository, &fingerprint, &["--dry-run"]).ok();
-    for words in
-        ["trust: would pin", "settings: would write", "install: would install the newest release of demo-agent"]
-    {
+    for words in ["trust: would pin", "settings: would write", "install: would install demo-agent 1.1-1"] {
         assert!(dry.contains(words), "{words:?} is not in {dry}");
     }
     assert_eq!(seen(&host), Vec::<String>::new());
@@ -124,23 +122,47 @@ fn only_the_file_that_setup_wrote_is_replaced() {
 }
 
 #[test]
-fn a_run_that_was_cut_off_goes_on() {
+fn a_repository_without_the_release_changes_nothing() {
     let repo = RepoBuilder::new(jiff::Timestamp::now());
-    let fingerprint = repo.fingerprint.to_string();
+    let (url, fingerprint) = (url(&repo.path()), repo.fingerprint.to_string());
     let host = Host::bare();
-    let arguments = ["--package", "demo"];
     repo.publish();
-    let empty = setup(&host, &repo.path(), &fingerprint, &arguments[..0]);
+    let line = ["setup", "--repository", &url, "--fingerprint", &fingerprint, "--package", "demo"];
+    let empty = host.sidle(&line);
     assert_eq!(empty.code, Some(1), "{empty:?}");
     assert!(empty.stderr.contains("step install"), "{empty:?}");
+    assert_eq!(seen(&host), Vec::<String>::new());
     repo.add("1.0", "content");
     repo.publish();
-    let url = url(&repo.path());
-    let line = ["setup", "--repository", &url, "--fingerprint", &fingerprint, "--package", "demo"];
     let told = host.sidle(&line).ok();
-    for words in ["is pinned already", "name file://", "installed demo 1.0-1"] {
+    for words in ["pinned the root", "with file://", "installed demo 1.0-1"] {
         assert!(told.contains(words), "{words:?} is not in {told}");
     }
+}
+
+/// The root was pinned and the settings were written before the host's C library was compared.
+#[test]
+fn a_host_that_cannot_take_the_release_stays_as_it_is() {
+    let author = Author::new();
+    author.needing_glibc("1.0", "9.99");
+    let (repository, fingerprint, host) = (author.repository(), author.fingerprint(), Host::bare());
+    for more in [&["--dry-run"][..], &[], &["--adopt"], &["--release", "1.0-1"]] {
+        let refused = setup(&host, &repository, &fingerprint, more);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        for words in ["step install", "needs glibc 9.99 or newer, this host has 2."] {
+            assert!(refused.stderr.contains(words), "{words:?} is not in {refused:?}");
+        }
+        assert_eq!(snapshot_of(&host.root()), Vec::new(), "{more:?}");
+    }
+    // A host that trusts the repository, whose settings do not name it yet.
+    let trusting = Host::new(&author);
+    let before = seen(&trusting);
+    let refused = setup(&trusting, &repository, &fingerprint, &[]);
+    assert!(refused.code == Some(1) && refused.stderr.contains("needs glibc 9.99"), "{refused:?}");
+    assert_eq!(seen(&trusting), before);
+    author.needing_glibc("0.9", "2.2");
+    let told = setup(&host, &repository, &fingerprint, &[]).ok();
+    assert!(told.contains("installed demo-agent 0.9-1"), "{told}");
 }
 
 #[test]

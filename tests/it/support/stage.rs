@@ -133,6 +133,12 @@ impl Author {
         self.packed(version, "good", |recipe| recipe.replace("[guard]\nprotocol = 1\n", ""))
     }
 
+    /// A good release that needs this glibc, or a newer one.
+    pub fn needing_glibc(&self, version: &str, glibc: &str) -> PathBuf {
+        let needs = format!("[requires]\nglibc = \"{glibc}\"\n");
+        self.packed(version, "good", |recipe| recipe.replace("[requires]\n", &needs))
+    }
+
     /// A good release that needs more memory for two than any host has.
     pub fn ravenous(&self, version: &str) -> PathBuf {
         let (usual, all) = ("overlap_memory_bytes = 4194304", "overlap_memory_bytes = 1152921504606846976");

@@ -72,6 +72,7 @@ fn acquired_on(disk_mebibytes: u32, release: &Release) -> (Result<Acquired, Repo
         unattended: false,
         refetch: false,
         effect: Doing::Apply,
+        root: None,
         hazards: Hazards::Refuse,
         expiry_by_hand: sidle::trust::Expiry::BY_HAND,
         fetching: &|_, _| {},
