@@ -15,6 +15,7 @@ mod libraries;
 mod migration;
 mod packages;
 mod portable;
+mod pythons;
 mod rhel;
 mod setup;
 mod suites;

@@ -20,7 +20,7 @@ const SETTINGS: &str = "probation = \"3s\"\nstart_timeout = \"60s\"\nstop_timeou
 /// There and back so many times; the second way back is a rollback.
 const ROUNDS: usize = 5;
 /// Where other tests switch more often.
-const ROUNDS_MINIMUM: usize = 2;
+pub(super) const ROUNDS_MINIMUM: usize = 2;
 
 /// The two long-term releases, packed from portable trees.
 pub(super) fn packed(author: &Author) -> [PathBuf; 2] {
@@ -39,15 +39,18 @@ pub(super) fn configure(root: &Path, master: &Master) -> Marks {
     marks
 }
 
-/// Two switches a round under a stream; `inside` runs a command on the host, which must succeed.
+/// The two long-term releases, by their names.
+pub(super) const LONG_TERM_RELEASES: [&str; 2] = ["3006.30-1", "3008.5-1"];
+
+/// Two switches a round between two releases under a stream; `inside` runs a command on the host, which must succeed.
 pub(super) fn there_and_back(
     (what, rounds): (&str, usize),
+    [old, new]: [&str; 2],
     inside: &dyn Fn(&[&str]) -> String,
     master: &Master,
     marks: &Marks,
 ) {
-    let [old, new] = LONG_TERM.map(|version| format!("{version}-1"));
-    let serves = |release: &str, version: &str| {
+    let serves = |release: &str| {
         eventually(START_SECONDS, &format!("{release} serves alone, and answers"), || {
             let status: Value = serde_json::from_str(&inside(&["sidle", "--json", "status", SALT])).unwrap();
             let instance = &status["instances"][0];
@@ -56,22 +59,23 @@ pub(super) fn there_and_back(
                 return Err(status.to_string());
             }
             let answer = master.call_within("10", ID, &["test.version"]);
+            let (version, _) = release.rsplit_once('-').expect("a version and a number");
             if answer.contains(version) { Ok(()) } else { Err(answer) }
         });
     };
-    inside(&["sidle", "switch", SALT, &old]);
-    serves(&old, LONG_TERM[0]);
+    inside(&["sidle", "switch", SALT, old]);
+    serves(old);
     marks.started(1);
     let stream = Stream::begin(ID, marks, &[master], &Plan::of(0.7));
     for round in 0..rounds {
-        inside(&["sidle", "switch", SALT, &new]);
-        serves(&new, LONG_TERM[1]);
+        inside(&["sidle", "switch", SALT, new]);
+        serves(new);
         if round == 1 {
             inside(&["sidle", "rollback", SALT]);
         } else {
-            inside(&["sidle", "switch", SALT, &old]);
+            inside(&["sidle", "switch", SALT, old]);
         }
-        serves(&old, LONG_TERM[0]);
+        serves(old);
     }
     let report = stream.end();
     println!("{}", report.row(what));
@@ -92,7 +96,7 @@ fn serve_on(suite: &'static str, rounds: usize) -> (Machine, Author) {
     let marks = configure(&machine.path(""), &master);
     machine.boot();
     let what = format!("portable trees on {suite}");
-    there_and_back((&what, rounds), &|words| machine.inside(words), &master, &marks);
+    there_and_back((&what, rounds), LONG_TERM_RELEASES, &|words| machine.inside(words), &master, &marks);
     (machine, author)
 }
 
@@ -158,5 +162,11 @@ fn portable_releases_serve_where_glibc_is_2_17_and_nothing_else_is_there() {
         println!("{tried}");
         assert!(tried.contains("works  salt-call --local test.ping: local: True"), "{tried}");
     }
-    there_and_back(("switches on glibc 2.17", ROUNDS), &|words| oldest.inside(words), &master, &marks);
+    there_and_back(
+        ("switches on glibc 2.17", ROUNDS),
+        LONG_TERM_RELEASES,
+        &|words| oldest.inside(words),
+        &master,
+        &marks,
+    );
 }

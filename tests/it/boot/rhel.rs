@@ -1,7 +1,7 @@
 //! Portable trees on a host that is laid out as RHEL is, as far as it can be made of what is here: RHEL 7's C library below /usr/lib64 and no cache of its
 //! loader, sidle from its rpm, certificates in /etc/pki alone, and the labels of a real SELinux policy. No kernel of RHEL's, and none of its programs.
 
-use super::portable::{configure, packed, there_and_back};
+use super::portable::{LONG_TERM_RELEASES, configure, packed, there_and_back};
 use crate::support::labels;
 use crate::support::mirrors::{Certificates, Nginx};
 use crate::support::oldest::Oldest;
@@ -28,7 +28,6 @@ ln -s ../../ca-trust/extracted/pem/tls-ca-bundle.pem etc/pki/tls/certs/ca-bundle
 ln -s certs/ca-bundle.crt etc/pki/tls/cert.pem"#;
 /// Where `update-ca-trust` writes what the host trusts.
 const TRUSTED: &str = "etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem";
-const RELEASES: [&str; 2] = ["3006.30-1", "3008.5-1"];
 const PAGE: &str = "a page behind TLS";
 /// What the tree loads by name, and where that lies in the end.
 const LOADED: &str = "import ctypes, ctypes.util, sys
@@ -113,7 +112,7 @@ fn portable_releases_serve_on_a_host_that_is_laid_out_as_rhel_is() {
     let mut oldest = oldest_like_rhel();
     let marks = configure(oldest.root(), &master);
     oldest.install(&author, &bundles);
-    for release in RELEASES {
+    for release in LONG_TERM_RELEASES {
         has_the_labels_of_the_policy(&oldest, release);
     }
     oldest.supervise();
@@ -122,8 +121,14 @@ fn portable_releases_serve_on_a_host_that_is_laid_out_as_rhel_is() {
         let tried = oldest.inside(&["sidle", "try", "/srv/release.sidle"]);
         assert!(tried.contains("works  salt-call --local test.ping: local: True"), "{tried}");
     }
-    there_and_back(("switches on a host like RHEL", 2), &|words| oldest.inside(words), &master, &marks);
-    for release in RELEASES {
+    there_and_back(
+        ("switches on a host like RHEL", 2),
+        LONG_TERM_RELEASES,
+        &|words| oldest.inside(words),
+        &master,
+        &marks,
+    );
+    for release in LONG_TERM_RELEASES {
         tls_trusts_what_rhel_trusts(&oldest, release);
         libraries_are_the_trees_own(&oldest, release);
     }

@@ -35,6 +35,7 @@ pub mod ssh;
 pub mod stage;
 pub mod strangers;
 pub mod stream;
+pub mod suite_python;
 pub mod team;
 pub mod trees;
 

@@ -1,36 +1,15 @@
 //! Every Python that Salt has pins for: the guard's tests run on each that is here, and a tree is built with the one of a new Debian, which calls the
 //! directory of its packages otherwise.
 
-use crate::support::boot::archive;
-use crate::support::stage::text;
+use crate::support::suite_python::{inside, said};
 use serde_json::Value;
 use sidle::os::environment::Passed;
 use sidle::rehearsal::{Former, Part, Rehearser as _, Role, Scene};
 use sidle::salt::rehearsal::SALT;
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 const PROJECT: &str = env!("CARGO_MANIFEST_DIR");
-
-/// Runs a script of shell in the root `$1`, unpacked at `$2`: this project lies at /project there, read-only, and the cache `$4` at /cache. What pip
-/// is told here holds there, too.
-const ENTER: &str = r#"set -e
-archive=$1 work=$2 project=$3 cache=$4 script=$5
-mount -t tmpfs -o size=4g,mode=755 tmpfs "$work"
-tar --zstd -xf "$archive" -C "$work" '--exclude=./dev/*'
-cd "$work"
-mkdir -p project cache etc/ssl/certs
-mount --bind "$project" project
-mount -o remount,bind,ro project
-mount --bind "$cache" cache
-mount -t proc proc proc
-mount --rbind /dev dev
-for file in resolv.conf hosts pip.conf; do [ ! -e "/etc/$file" ] || cp -L --remove-destination "/etc/$file" etc/; done
-[ ! -d /etc/ssl/certs ] || mount --bind /etc/ssl/certs etc/ssl/certs
-export HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 XDG_CACHE_HOME=/cache
-unset PYENV_ROOT SIDLE_PYTHON TMPDIR
-exec chroot . /bin/sh -ec "$script""#;
 
 /// The guard's tests; a tree; the extension's tests with its Python and Salt; its own rehearsal of a host that has nothing; and a password's hash, as
 /// `user.present` asks for it.
@@ -47,44 +26,9 @@ echo "${tree#/cache/}""#;
 /// Of `openssl passwd -6 -salt abcdefgh secret`: as crypt of Python 3.12 and earlier has it, without a number of rounds.
 const HASH: &str = "$6$abcdefgh$ltjgWl6579NluT/Vi1nwEvcil.G5Nbc4NiXZaNGStk8PSwGfQv72N2CKPPrVACtLtip/cZ/1GM/O6IND4WQhG.";
 
-fn said(output: &Output) -> String {
-    [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat()
-}
-
-/// Trees that a suite's Python has built: the root is made anew every month, and then they are, too.
-fn cache_of(archive: &Path) -> PathBuf {
-    let home = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let home = home.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache"));
-    let name = archive.file_name().unwrap().to_str().unwrap().trim_end_matches(".tar.zst");
-    let suite = name.split('+').next().unwrap();
-    let cache = home.join("sidle/of-suites").join(suite);
-    for stale in fs::read_dir(&cache).into_iter().flatten().flatten().filter(|entry| entry.file_name() != name) {
-        fs::remove_dir_all(stale.path()).unwrap();
-    }
-    fs::create_dir_all(cache.join(name)).unwrap();
-    cache.join(name)
-}
-
 /// Builds with the Python of a suite, at least `minor`.
 fn builds_a_tree(suite: &str, minor: u32) {
-    let archive = archive(suite);
-    let cache = cache_of(&archive);
-    let work = tempfile::tempdir().unwrap();
-    let mut command = Command::new("timeout");
-    command.args([
-        "500",
-        "unshare",
-        "--mount",
-        "--pid",
-        "--fork",
-        "--kill-child",
-        "--propagation",
-        "private",
-        "sh",
-        "-c",
-    ]);
-    command.args([ENTER, "sh", text(&archive), text(work.path()), PROJECT, text(&cache), STORY]);
-    let output = command.stdin(Stdio::null()).output().unwrap();
+    let (output, cache) = inside(suite, STORY, None);
     assert!(output.status.success(), "{}", said(&output));
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     let [report, hash, tree] = told.lines().collect::<Vec<_>>()[..] else { panic!("{}", said(&output)) };
