@@ -109,14 +109,10 @@ fn portable_releases_serve_on_bullseye_and_its_c_library_refuses_a_newer_tree() 
 
 #[test]
 #[ignore = "`scripts/test --long`: two Pythons and their libraries are compiled"]
-fn portable_releases_serve_on_bookworm() {
-    serve_on("bookworm", ROUNDS_MINIMUM);
-}
-
-#[test]
-#[ignore = "`scripts/test --long`: two Pythons and their libraries are compiled"]
-fn portable_releases_serve_on_trixie() {
-    serve_on("trixie", ROUNDS_MINIMUM);
+fn portable_releases_serve_on_bookworm_and_on_trixie() {
+    for suite in ["bookworm", "trixie"] {
+        serve_on(suite, ROUNDS_MINIMUM);
+    }
 }
 
 #[test]
