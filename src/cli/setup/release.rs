@@ -47,13 +47,12 @@ impl Setup<'_> {
 
     /// Installs the release. `preview`: what a dry run found already.
     pub(super) fn install(&mut self, preview: Option<Acquired>) -> Result<Acquired, Report> {
-        let acquired = match preview.filter(|_| self.effect == Effect::DryRun) {
-            Some(acquired) => acquired,
-            None => {
-                let notices = notices(self.context);
-                let mut fetcher = self.fetcher(self.effect, &notices)?;
-                install_by(self.context, &mut fetcher, &self.wanted(), self.effect)?
-            }
+        let acquired = if let Some(acquired) = preview.filter(|_| self.effect == Effect::DryRun) {
+            acquired
+        } else {
+            let notices = notices(self.context);
+            let mut fetcher = self.fetcher(self.effect, &notices)?;
+            install_by(self.context, &mut fetcher, &self.wanted(), self.effect)?
         };
         let what = format!("{} {}", acquired.installed.package, acquired.installed.release);
         if acquired.installed.fresh {
