@@ -309,7 +309,9 @@ fn check_own_libraries(needs: &[(BundlePath, Needs)], problems: &mut Problems) {
     let mut own: BTreeMap<&str, Vec<&BTreeSet<String>>> = BTreeMap::new();
     for (path, found) in needs {
         let names = BTreeSet::from([path.split().1, found.soname.as_deref().unwrap_or_default()]);
-        names.into_iter().for_each(|name| own.entry(name).or_default().push(&found.defines));
+        for name in names {
+            own.entry(name).or_default().push(&found.defines);
+        }
     }
     for (path, found) in needs {
         for (library, version) in &found.versions {
