@@ -65,7 +65,9 @@ class Place:
         """Open it. Owners of what is read: root, this user, and the keeper (default: the directory's owner)."""
         self.path = path
         self.directory = open_directory(path)
-        self.owners = {0, os.geteuid(), os.fstat(self.directory).st_uid if keeper is None else keeper}
+        found = os.fstat(self.directory)
+        self.owner = (found.st_uid, found.st_gid)
+        self.owners = {0, os.geteuid(), found.st_uid if keeper is None else keeper}
 
     def packages(self):
         """Give the packages by their normalised names: of two with one name the one whose files are there."""
@@ -104,16 +106,24 @@ class Place:
         """Open a directory below this one."""
         at = os.dup(self.directory)
         for name in parts:
+            made = make
             if make:
                 try:
                     os.mkdir(name, 0o755, dir_fd=at)
                 except FileExistsError:
-                    pass
+                    made = False
             following = os.open(name, DIRECTORY, dir_fd=at)
             os.close(at)
             at = following
             self.check(os.fstat(at), "/".join(parts))
+            if made:
+                self.own(at)
         return at
+
+    def own(self, made):
+        """Give what was made here to the owner of the directory, whose salt-pip may upgrade and remove it."""
+        if os.geteuid() == 0:
+            os.fchown(made, *self.owner)
 
     def check(self, found, relative):
         """Refuse what others could have written."""
@@ -147,6 +157,7 @@ class Place:
             opened.write(content)
             opened.flush()
             os.fchmod(file, mode)
+            self.own(file)
             os.fsync(file)
         os.rename(building, name, src_dir_fd=at, dst_dir_fd=at)
         os.close(at)

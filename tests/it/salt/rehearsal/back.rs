@@ -5,10 +5,13 @@ use sidle::agent::adoption::{Adopter as _, ExtrasBack, Trees};
 use sidle::rehearsal::Part;
 use sidle::salt::adoption::SaltAdopter;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
+
+/// User and group of the packaged minion's directory.
+const OWNER: (u32, u32) = (65534, 65533);
 
 /// A release for Python 3.11.
 const RELEASE: &str = "3008.5";
@@ -103,11 +106,14 @@ fn packages_that_are_new_since_the_adoption_go_back_and_what_the_package_changed
         put(&ours, name, "1", "old.py");
     }
     put(&ours, "own", "1", "old.py");
+    // As the scripts of Salt's package do: its salt-pip works as that user where the minion does.
+    chown(&theirs, Some(OWNER.0), Some(OWNER.1)).unwrap();
     let record = host.record();
     put(&ours, "newer", "2", "new.py");
     put(&ours, "both", "2", "new.py");
     put(&theirs, "both", "3", "new.py");
     put(&ours, "fresh", "1", "new.py");
+    fs::set_permissions(ours.join("fresh/new.py"), fs::Permissions::from_mode(0o4700)).unwrap();
     put(&ours, "evil", "2", "new.py");
     forget(&ours, "gone");
     forget(&theirs, "lost");
@@ -128,6 +134,10 @@ fn packages_that_are_new_since_the_adoption_go_back_and_what_the_package_changed
     assert_eq!(versions, ["1", "2", "3", "1", "1", "1", ""]);
     assert!(theirs.join("newer/new.py").exists() && !theirs.join("newer/old.py").exists());
     assert!(theirs.join("newer-2.dist-info/RECORD").exists() && !theirs.join("newer-1.dist-info").exists());
+    for (made, mode) in [("fresh", 0o755), ("fresh/new.py", 0o744), ("fresh-1.dist-info/RECORD", 0o644)] {
+        let found = fs::metadata(theirs.join(made)).unwrap();
+        assert_eq!((found.uid(), found.gid(), found.mode() & 0o7777), (OWNER.0, OWNER.1, mode), "{made}");
+    }
     assert_eq!(version(&ours, "fresh"), "1", "nothing is taken away here");
     assert!(host.give(&record).given.is_empty(), "once");
 }
