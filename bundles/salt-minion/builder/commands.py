@@ -24,7 +24,8 @@ from salt.scripts import {function}
 sys.exit({function}())
 """
 # salt-pip refuses to work outside Salt's own bundle, which it knows by sys.RELENV. That of Salt 3006.9 does not look
-# at SALT_EXTRAS_DIR: it installs into a directory of that bundle.
+# at SALT_EXTRAS_DIR: it installs into a directory of that bundle. Where root's minion does not look for packages, nothing
+# is installed.
 SALT_PIP = """\
 import os
 import pathlib
@@ -39,6 +40,29 @@ class Tree(type(pathlib.Path())):
         return pathlib.Path(_sidle_extras.directory()) if is_extras else super().__truediv__(name)
 
 
+def minions_user():
+    import salt.config
+
+    directory = os.environ.get("SALT_CONFIG_DIR")
+    file = os.path.join(directory, "minion") if directory else os.environ.get("SALT_MINION_CONFIG")
+    return salt.config.minion_config(file or salt.config.DEFAULT_MINION_OPTS["conf_file"]).get("user")
+
+
+def refuse_unused(words):
+    path = _sidle_extras.directory()
+    is_own_choice = path != _sidle_extras.default() or any("--target" in word for word in words)
+    if "install" not in words or is_own_choice or _sidle_extras.is_roots_alone(path):
+        return
+    # Another user's minion looks there once it has left root.
+    if minions_user() in (None, "", "root"):
+        sys.exit(
+            f"ERROR: cannot install into {path}: another user than root can write there, or above it, so that root's "
+            f"minion takes no packages from there; give {path} and each directory above it to root (`chown root:`, "
+            "`chmod go-w`), or name another directory with SALT_EXTRAS_DIR in the minion's unit"
+        )
+
+
+refuse_unused(sys.argv[1:])
 os.environ["SALT_EXTRAS_DIR"] = _sidle_extras.directory()
 sys.RELENV = Tree(sys.prefix)
 
@@ -83,6 +107,10 @@ def is_trusted(path):
     # Another one that the unit names is its author's choice, as it is for the packaged minion. salt-pip names the default to its own programs.
     if path != default() or os.geteuid() != 0:
         return True
+    return is_roots_alone(path)
+
+
+def is_roots_alone(path):
     return all(map(is_roots, {{os.path.abspath(path), os.path.realpath(path)}}))
 
 
