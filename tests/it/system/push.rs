@@ -201,3 +201,25 @@ fn a_person_reads_what_each_host_came_to() {
         assert!(shown.contains(expected), "{expected:?} is not in {shown}");
     }
 }
+
+/// The shell of a host tells its C library: nothing is sent to a host that can take no release.
+#[test]
+fn a_host_with_an_older_c_library_gets_nothing() {
+    let author = Author::new();
+    author.needing_glibc("1.0", "9.99");
+    let roots = Roots::new(&[Kind::WithLibraries]);
+    let pusher = Pusher {
+        host: Host::bare(),
+        roots: &roots,
+        repository: format!("file://{}", text(&author.repository())),
+        fingerprint: author.fingerprint(),
+        program: text(&static_program()).to_owned(),
+    };
+    for words in [&["r0", "--dry-run"][..], &["r0"]] {
+        let all = pusher.push(words).json();
+        let host = of(&all, &roots.hosts[0]);
+        assert_eq!((&host["state"], &host["bytes_sent"]), (&"failed".into(), &0.into()), "{all}");
+        let message = host["error"]["message"].as_str().unwrap();
+        assert!(message.contains("needs glibc 9.99 or newer, this host has 2."), "{message}");
+    }
+}
