@@ -179,7 +179,9 @@ fn packed_with(place: &Path, files: &[(&str, &[u8])]) -> Ran {
     if !tree.exists() {
         assert!(Command::new("cp").arg("-r").arg(demo("tree")).arg(&tree).status().unwrap().success());
     }
-    files.iter().for_each(|(path, bytes)| trees::put(&tree, path, bytes, 0o644));
+    for (path, bytes) in files {
+        trees::put(&tree, path, bytes, 0o644);
+    }
     let arguments = ["pack", text(&recipe), "--version", "1.0", "--tree", text(&tree), "--output", text(&output)];
     let ran = sidle(&arguments, &[]);
     assert_eq!(ran.code == Some(0), output.join("manifest.json.zst").exists(), "{ran:?}");
