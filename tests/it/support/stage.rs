@@ -4,16 +4,13 @@ use super::eventually;
 use super::leftovers;
 use super::mounts::Mounted;
 use serde_json::Value;
-use sidle::os::dir::Dir;
-use sidle::os::socket;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 use tempfile::TempDir;
 
 /// The program under test.
@@ -343,12 +340,15 @@ impl Host {
 
     /// The same with another copy of the program, and variables in its environment.
     pub fn supervise_instance_by(&self, program: &Path, instance: &str, variables: &[(&str, &str)]) -> Supervisor {
+        let path = self.path("run/sidle").join(instance).join("control");
+        let made =
+            || fs::symlink_metadata(&path).ok().map(|socket| (socket.ino(), socket.ctime(), socket.ctime_nsec()));
+        // That of a killed supervisor is there, too.
+        let before = made();
         let supervisor = self.supervisor_by(program, instance, variables);
-        eventually(20, "the supervisor listens", || {
-            // One that a killed supervisor left is there, too.
-            let run = Dir::open(&self.path("run/sidle").join(instance)).map_err(|error| error.to_string())?;
-            let heard = socket::connect(&run, "control", Duration::from_secs(1));
-            if matches!(heard, Ok(Some(_))) { Ok(()) } else { Err(supervisor.log()) }
+        eventually(20, "the supervisor listens", || match made() {
+            Some(socket) if before != Some(socket) => Ok(()),
+            _ => Err(supervisor.log()),
         });
         supervisor
     }
