@@ -17,6 +17,9 @@ from .toolchain import RUNTIME
 
 # The minor versions of Python 3 that there is a recipe for.
 MINORS = (11, 13)
+# Compiled twice, by the counts of the first time: a Salt program's start takes a tenth less of the processor. For 3.13, which is quicker anyway, that takes two
+# minutes more: docs/authors.md compares both.
+TRAINED = (11,)
 # Modules that every Salt program loads: as a part of the program, as distributions have them, none of them is searched, opened and linked at each start.
 STATIC = {
     "_asyncio": "_asynciomodule.c", "_bisect": "_bisectmodule.c", "_contextvars": "_contextvarsmodule.c", "_csv": "_csv.c",
@@ -57,7 +60,10 @@ def compile_one(source, minor, sources, workshop, toolchain, prefix, toolbox, fl
     # Modules are compiled by names of files that begin with the directory of the build.
     flags = f"{workshop.c_flags} -ffile-prefix-map={workshop.directory}=."
     workshop.run(["sh", "configure", *options(minor, workshop)], top, CFLAGS=flags)
-    compile_trained(top, workshop, flags)
+    if minor in TRAINED:
+        compile_trained(top, workshop, flags)
+    else:
+        workshop.make(top, CFLAGS=flags)
     lay(top, prefix, minor, workshop)
     for library in sorted((workshop.libraries / "lib").glob("*.so.*")):
         shutil.copyfile(library, prefix / "lib" / library.name, follow_symlinks=False)
@@ -73,8 +79,7 @@ def compile_one(source, minor, sources, workshop, toolchain, prefix, toolbox, fl
 
 
 def compile_trained(top, workshop, flags):
-    """Compile the program with counters, let it do what programs do at their start, and compile it by the counts, with its modules: a start takes a
-    tenth less of the processor."""
+    """Compile the program with counters, let it do what programs do at their start, and compile it by the counts, with its modules."""
     directory = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
     held = fcntl.fcntl(directory, fcntl.F_DUPFD, TRAINING_DESCRIPTOR)
     os.close(directory)
