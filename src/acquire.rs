@@ -55,12 +55,13 @@ impl Request<'_> {
         self.release.map_or_else(|| self.package.to_string(), |release| format!("{} {release}", self.package))
     }
 
+    /// A root that is trusted for one request installs nothing.
     fn real_effect(&self) -> Effect {
         if self.root.is_some() { Effect::DryRun } else { self.effect }
     }
 }
 
-/// What vouches for the metadata.
+/// What the metadata is verified by.
 enum Trust<'a> {
     /// The trust store, which takes newer metadata in.
     Store(TrustStore),

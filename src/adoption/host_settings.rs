@@ -1,4 +1,4 @@
-//! Variables that files of the host name for a packaged agent beside its unit: a release gets them, or the administrator is told why not.
+//! Environment variables that files of the host set for a packaged agent, and its unit does not: the release gets them, or a warning says why not.
 
 use super::environment::Environment;
 use crate::agent::adoption::HostSetting;
@@ -41,7 +41,7 @@ impl HostSettings {
         self.carried.iter().map(|setting| (setting.variable.into(), setting.value.clone().into())).collect()
     }
 
-    /// What a release does not get, and why.
+    /// A warning for each variable that the release does not get: file, value, reason and remedy.
     pub(super) fn warnings(&self) -> &[String] {
         &self.left
     }

@@ -52,9 +52,9 @@ pub enum Earlier {
     Adopted,
     /// The switch had succeeded; the rest is done now.
     Completed {
-        /// What runs.
+        /// The release that runs.
         release: Release,
-        /// What could not be done.
+        /// Warnings: the parts of the adoption that failed, or were left out.
         warnings: Vec<String>,
     },
 }

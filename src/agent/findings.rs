@@ -1,4 +1,4 @@
-//! What an adoption finds on a host and would change there: shown by `sidle adopt`, and by the commands that adopt in a step of theirs.
+//! The findings of an adoption on a host, and the files that it would change. `sidle adopt` shows them, and so do `sidle setup --adopt` and `sidle push --action adopt`.
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub struct Change {
     /// The file.
     pub path: PathBuf,
-    /// What it would be.
+    /// What the adoption would write there.
     pub what: String,
 }
 
@@ -18,7 +18,7 @@ pub struct Change {
 pub struct Findings {
     /// The steps of the adoption.
     pub steps: Vec<String>,
-    /// Whether the release loaded this host's configuration beside the running agent.
+    /// True if the dry run was a rehearsal, too: the release has loaded this host's configuration.
     pub rehearsed: bool,
     /// The findings of the rehearsal, and the notes of the switch.
     pub notes: Vec<String>,

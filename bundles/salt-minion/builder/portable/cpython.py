@@ -17,8 +17,8 @@ from .toolchain import RUNTIME
 
 # The minor versions of Python 3 that there is a recipe for.
 MINORS = (11, 13)
-# Compiled twice, by the counts of the first time: a Salt program's start takes a tenth less of the processor. For 3.13, which is quicker anyway, that takes two
-# minutes more: docs/authors.md compares both.
+# Compiled twice, by the counts of the first time: a Salt program's start takes a tenth less of the processor. For 3.13 that takes
+# two minutes more: from nothing, the trees of both would take longer than twelve (docs/authors.md).
 TRAINED = (11,)
 # Modules that every Salt program loads: as a part of the program, as distributions have them, none of them is searched, opened and linked at each start.
 STATIC = {

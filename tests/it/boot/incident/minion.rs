@@ -18,8 +18,6 @@ const RATE: f64 = 1.0;
 /// Of so many files that another release has, too, some are deleted: nearly a third.
 const OF: usize = 10;
 const DELETED: usize = 3;
-/// A job published so long before the damage may still import what is gone then.
-const UNDER_WAY_SECONDS: f64 = 10.0;
 
 /// The host and its master. The fields go in this order: the minion before its master.
 struct Scene {
@@ -154,7 +152,7 @@ fn all_were_answered(report: &Report, damaged: &Range<f64>) {
     assert!(report.published > 0, "nothing was published");
     assert_eq!(report.returned, report.published, "every job is answered: {:#?}", report.lost);
     for job in report.lost.iter().chain(&report.unfinished) {
-        let within = damaged.start - UNDER_WAY_SECONDS..damaged.end + 1.0;
+        let within = damaged.start - 1.0..damaged.end + 1.0;
         assert!(job.returned && within.contains(&job.at), "an error outside of {within:?}: {job:#?}");
     }
     assert_eq!(report.doubled(), 0, "{report:#?}");
