@@ -105,7 +105,7 @@ pub fn acquire(fetcher: &mut Fetcher<'_>, layout: &Layout, request: &Request<'_>
         fetcher.keep_nothing();
     }
     let (targets, warnings) = refresh(fetcher, &trust, request)?;
-    let (host, store) = (Host::read(), Store::new(layout, request.package));
+    let (host, store) = (Host::of(layout.root()), Store::new(layout, request.package));
     let (id, manifest) = find(fetcher, &targets, request, &host, &store)?;
     let approved = Approved::new(&targets, &id, manifest, warnings)?;
     let payload = targets.require(&target::payload(&id), &approved.manifest().payload.sha256)?;

@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_library_tells_the_versions_that_it_defines() {
-        let path = crate::os::host::library("libc.so.6").unwrap();
+        let path = crate::os::host::library(std::path::Path::new("/"), "libc.so.6").unwrap();
         let bytes = std::fs::read(path).unwrap();
         let defined = defined(&bytes).unwrap();
         assert!(defined.contains("GLIBC_2.17") && defined.len() > 10, "{defined:?}");
@@ -296,7 +296,7 @@ mod tests {
             let found = announced(format!("before\0{banner}").as_bytes());
             assert_eq!(found, version.map(|version| version.parse().unwrap()), "{banner}");
         }
-        let path = crate::os::host::library("libc.so.6").unwrap();
+        let path = crate::os::host::library(std::path::Path::new("/"), "libc.so.6").unwrap();
         let bytes = std::fs::read(path).unwrap();
         assert_eq!(glibc_of(&bytes).unwrap(), announced(&bytes));
         assert_eq!(glibc_of(b"#!/bin/sh").unwrap(), None);

@@ -141,7 +141,7 @@ pub(super) fn take_over(
     let switch = plan.switch(&adoption, agents::caller(&context.layout), &|step| output.step(step));
     let ended = switch.and_then(|switch| {
         let ended = follow(&instance.files, switch, output)?;
-        findings.notes.extend(notes_of(&instance.files, switch)?);
+        findings.notes.extend(notes_of(&instance.files, switch));
         Ok(ended)
     });
     warn(output, findings, plan.finish(&mut adoption)?);
@@ -156,11 +156,15 @@ fn warn(output: &Output, findings: &mut Findings, warnings: impl IntoIterator<It
 }
 
 /// The notes of a switch that has ended, and which command lists what was published in its downtime.
-fn notes_of(files: &InstanceFiles, switch: u64) -> Result<Vec<String>, Report> {
-    let history = files.history()?;
-    let notes =
-        history.find(switch).map(|entry| entry.notes.iter().cloned().chain(missed::hint(files, entry)).collect());
-    Ok(notes.unwrap_or_default())
+fn notes_of(files: &InstanceFiles, switch: u64) -> Vec<String> {
+    match files.history() {
+        Ok(history) => {
+            let entry = history.find(switch);
+            entry.map(|entry| entry.notes.iter().cloned().chain(missed::hint(files, entry)).collect()).unwrap_or_default()
+        }
+        // The adoption is done, whoever can't read of it.
+        Err(error) => vec![format!("the notes of the adoption cannot be read: {error}")],
+    }
 }
 
 fn found(plan: &AdoptionPlan<'_>, rehearsed: Option<Rehearsed>) -> Result<Findings, Report> {

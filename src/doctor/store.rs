@@ -5,6 +5,7 @@ use crate::bundle::manifest::Manifest;
 use crate::layout;
 use crate::os::dir::{Dir, FileKind};
 use crate::store::check::{Defect, Depth, Problem};
+use crate::store::preflight::Host;
 use crate::store::{Store, StoreError, host_fingerprint};
 use crate::switch::journal::files::InstanceFiles;
 use crate::version::Release;
@@ -42,7 +43,7 @@ pub fn check(store: &Store, files: &InstanceFiles) -> (Group, Option<Current>) {
                 entries += manifest.entries.len();
                 let is_whole = damage(&mut group, store, release, &problems);
                 if wanted == Some(release) {
-                    host(&mut group, &manifest);
+                    host(&mut group, &manifest, &Host::of(store.layout().root()));
                     let tree = store.layout().versions(package).join(release.to_string());
                     found = Some(Current { manifest, tree: is_whole.then_some(tree) });
                 }
@@ -145,8 +146,8 @@ fn damage(group: &mut Group, store: &Store, release: &Release, problems: &[Probl
 }
 
 /// Checks that the host has what a release needs.
-fn host(group: &mut Group, manifest: &Manifest) {
-    let lacks = host_fingerprint::lacks(manifest);
+fn host(group: &mut Group, manifest: &Manifest, host: &Host) {
+    let lacks = host_fingerprint::lacks(manifest, host);
     if !lacks.is_empty() {
         let what = format!("{} cannot start on this host: {}", manifest.release(), lacks.join("; "));
         let remedy = "install what is missing, or switch to a release that is built for this host";

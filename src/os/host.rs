@@ -78,14 +78,25 @@ fn text_of(bytes: &[u8]) -> String {
 /// Largest configuration file of the dynamic linker that is read.
 const LINKER_CONFIGURATION_BYTES_MAXIMUM: u64 = 64 * 1024;
 
-/// The dynamic linker's directories: built-in (Debian's, RHEL's and SUSE's), and those of ld.so.conf.
-pub fn library_directories() -> Vec<PathBuf> {
+/// The root of the system that runs what lies below `root`: an image with an `os-release` of its own is a system, and starts on its own C library; any
+/// other directory is a part of this one.
+pub fn system_of(root: &Path) -> &Path {
+    let tells = |path: &&str| matches!(file::read_if_exists(&root.join(path), OS_RELEASE_BYTES_MAXIMUM), Ok(Some(_)));
+    if OS_RELEASE.iter().any(|path| tells(&path)) { root } else { Path::new("/") }
+}
+
+/// Where a system tells its name (os-release(5)), in the order in which they count.
+const OS_RELEASE: [&str; 2] = ["etc/os-release", "usr/lib/os-release"];
+const OS_RELEASE_BYTES_MAXIMUM: u64 = 1 << 16;
+
+/// The directories of the dynamic linker of the system at `system`: built-in (Debian's, RHEL's and SUSE's), and those of its ld.so.conf.
+pub fn library_directories(system: &Path) -> Vec<PathBuf> {
     let triplet = format!("{}-linux-gnu", architecture());
-    let built_in = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"].map(PathBuf::from);
-    let multiarch = ["/lib", "/usr/lib"].map(|base| Path::new(base).join(&triplet));
+    let built_in = ["lib64", "usr/lib64", "lib", "usr/lib"].map(|directory| system.join(directory));
+    let multiarch = ["lib", "usr/lib"].map(|base| system.join(base).join(&triplet));
     let mut directories: Vec<PathBuf> = multiarch.into_iter().chain(built_in).collect();
-    let mut configurations = vec![PathBuf::from("/etc/ld.so.conf")];
-    if let Ok(dir) = Dir::open(Path::new("/etc/ld.so.conf.d")) {
+    let mut configurations = vec![system.join("etc/ld.so.conf")];
+    if let Ok(dir) = Dir::open(&system.join("etc/ld.so.conf.d")) {
         let names = dir.names().unwrap_or_default();
         configurations.extend(names.into_iter().map(|name| dir.path().join(name)));
     }
@@ -93,24 +104,23 @@ pub fn library_directories() -> Vec<PathBuf> {
         // A host without the file has the built-in directories only.
         let bytes = file::read(&configuration, LINKER_CONFIGURATION_BYTES_MAXIMUM).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        directories.extend(text.lines().map(str::trim).filter(|line| line.starts_with('/')).map(PathBuf::from));
+        directories.extend(text.lines().filter_map(|line| line.trim().strip_prefix('/')).map(|path| system.join(path)));
     }
     directories
 }
 
-/// The file of the shared library `name` (`libssl.so.3`) on this host.
-pub fn library(name: &str) -> Option<PathBuf> {
+/// The file of the shared library `name` (`libssl.so.3`) on the system at `system`.
+pub fn library(system: &Path, name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return None;
     }
-    library_directories().into_iter().map(|directory| directory.join(name)).find(|path| file::open(path).is_ok())
+    library_directories(system).into_iter().map(|directory| directory.join(name)).find(|path| file::open(path).is_ok())
 }
 
-/// What the distribution calls itself: `Debian GNU/Linux 12 (bookworm)`; None: it does not say.
-pub fn system() -> Option<String> {
-    let read = |path: &str| file::read_if_exists(Path::new(path), 1 << 16).ok().flatten();
-    let bytes = read("/etc/os-release").or_else(|| read("/usr/lib/os-release"))?;
-    named_in(&text_of(&bytes))
+/// What the distribution at `system` calls itself: `Debian GNU/Linux 12 (bookworm)`; None: it does not say.
+pub fn system_name(system: &Path) -> Option<String> {
+    let read = |path: &&str| file::read_if_exists(&system.join(path), OS_RELEASE_BYTES_MAXIMUM).ok().flatten();
+    named_in(&text_of(&OS_RELEASE.iter().find_map(|path| read(&path))?))
 }
 
 fn named_in(text: &str) -> Option<String> {
@@ -154,6 +164,23 @@ mod tests {
     #![expect(clippy::disallowed_methods, reason = "the tests make files")]
 
     use super::*;
+
+    #[test]
+    fn a_directory_with_an_os_release_is_a_system_of_its_own() {
+        let image = tempfile::tempdir().unwrap();
+        assert_eq!(system_of(image.path()), Path::new("/"));
+        let put = |path: &str, text: &str| {
+            std::fs::create_dir_all(image.path().join(path).parent().unwrap()).unwrap();
+            std::fs::write(image.path().join(path), text).unwrap();
+        };
+        put("usr/lib/os-release", "PRETTY_NAME=\"Old Linux 7\"\n");
+        assert_eq!(system_of(image.path()), image.path());
+        assert_eq!(system_name(image.path()).as_deref(), Some("Old Linux 7"));
+        assert_eq!(library(image.path(), "libc.so.6"), None, "the running system's is not the image's");
+        put("etc/ld.so.conf", "include ld.so.conf.d/*.conf\n/opt/own\n");
+        put("opt/own/libc.so.6", "");
+        assert_eq!(library(image.path(), "libc.so.6"), Some(image.path().join("opt/own/libc.so.6")));
+    }
 
     #[test]
     fn memory_that_cannot_be_seen_is_unknown_and_not_free() {

@@ -6,6 +6,7 @@ use crate::bundle::manifest::Head;
 use crate::os::{file, host};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// The host libraries of a release.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +27,7 @@ impl HostFingerprint {
     /// The present fingerprint for these host libraries and the C library `libc`.
     pub fn of(libc: Option<String>, libraries: &[String]) -> Self {
         let resolved = |name: &String| {
-            let path = host::library(name).and_then(|path| file::canonical(&path).ok());
+            let path = host::library(Path::new("/"), name).and_then(|path| file::canonical(&path).ok());
             (name.clone(), path.map(|path| path.to_string_lossy().into_owned()))
         };
         Self { libc, libraries: libraries.iter().map(resolved).collect() }
@@ -59,9 +60,9 @@ pub fn libc() -> Option<String> {
     Host::read().libc.map(|libc| libc.to_string())
 }
 
-/// The obstacles to running `manifest`'s release on this host, in words.
-pub fn lacks(manifest: &Head) -> Vec<String> {
-    needs(manifest, &Host::read(), of_libraries(manifest)).iter().map(ToString::to_string).collect()
+/// The obstacles to running `manifest`'s release on `host`, in words.
+pub fn lacks(manifest: &Head, host: &Host) -> Vec<String> {
+    needs(manifest, host, of_libraries(manifest, &host.system)).iter().map(ToString::to_string).collect()
 }
 
 #[cfg(test)]

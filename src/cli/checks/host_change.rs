@@ -7,6 +7,7 @@ use crate::layout::Layout;
 use crate::name::PackageName;
 use crate::store::Store;
 use crate::store::host_fingerprint::{self, HostFingerprint};
+use crate::store::preflight::Host;
 use crate::supervise::status::SupervisorStatus;
 use crate::switch::journal::files::InstanceFiles;
 use crate::switch::journal::repeated::Rehearsed;
@@ -80,7 +81,7 @@ impl HostChanges {
             let fingerprint = HostFingerprint::read(&manifest);
             let changes = fingerprint.changes(before);
             if !changes.is_empty() {
-                let (lacks, again) = (host_fingerprint::lacks(&manifest), again.of(release, &fingerprint).cloned());
+                let (lacks, again) = (host_fingerprint::lacks(&manifest, &Host::read()), again.of(release, &fingerprint).cloned());
                 shifted.push(Shifted { release: release.clone(), changes, lacks, again });
             }
         }

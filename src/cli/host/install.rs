@@ -154,7 +154,7 @@ fn place_from_file(
     let expiry = Settings::read(&context.layout)?.expiry_by_hand();
     let trust_store = TrustStore::open(trust)?;
     let authority = Judge { trust_store: &trust_store, now: clock::now(), expiry, persist };
-    let (host, progress) = (Host::read(), progress(context, "installing"));
+    let (host, progress) = (Host::of(context.layout.root()), progress(context, "installing"));
     let place = Placement { layout, host: &host, hazards, effect, progress: &progress };
     let reader = std::io::BufReader::with_capacity(1 << 20, file);
     let installed = install_bundle(reader, &authority, release, &place)?;

@@ -8,7 +8,8 @@ use crate::cli::{Context, Ended};
 use crate::failure::{Class, Report};
 use crate::name::PackageName;
 use crate::os::clock;
-use crate::store::{self, Store};
+use crate::store::preflight::Host;
+use crate::store::{self, Store, host_fingerprint};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -19,10 +20,14 @@ pub struct ListArguments {
     package: Option<PackageName>,
 }
 
+/// The state of a release that this host cannot run: a switch to it would fail.
+const CANNOT_START: &str = "cannot start here";
+
 /// What a state means at a glance.
-const TONES: [Toned; 3] = [
+const TONES: [Toned; 4] = [
     Toned("current", Place::Last, Tone::Good),
     Toned("bad", Place::Last, Tone::Bad),
+    Toned(CANNOT_START, Place::Last, Tone::Bad),
     Toned("held", Place::After(""), Tone::Warning),
 ];
 
@@ -30,7 +35,8 @@ const TONES: [Toned; 3] = [
 pub fn list(context: &Context, arguments: &ListArguments) -> Result<Ended, Report> {
     let mut rows = vec![["PACKAGE", "RELEASE", "PLATFORM", "SIZE", "STATE"].map(str::to_owned).to_vec()];
     let mut listed: Vec<Value> = Vec::new();
-    let mut held = Vec::new();
+    let (mut held, mut reasons) = (Vec::new(), Vec::new());
+    let host = Host::of(context.layout.root());
     for package in packages(context, arguments.package.as_ref())? {
         let store = Store::new(&context.layout, &package);
         held.extend(holds(&context.layout, &package, clock::now())?);
@@ -38,12 +44,19 @@ pub fn list(context: &Context, arguments: &ListArguments) -> Result<Ended, Repor
         for release in store.releases()?.into_iter().rev() {
             let none: Vec<Mark> = Vec::new();
             let marks = marks.get(&release).unwrap_or(&none);
-            let states: Vec<String> = marks.iter().map(ToString::to_string).collect();
+            let mut states: Vec<String> = marks.iter().map(ToString::to_string).collect();
             // A receipt that can't be read is told in its row: the others are still worth a list.
-            let (platform, bytes, problem) = match store.head(&release) {
-                Ok(manifest) => (Some(manifest.platform.to_string()), Some(manifest.space.content_bytes), None),
-                Err(error) => (None, None, Some(error.to_string())),
+            let (platform, bytes, lacks, problem) = match store.head(&release) {
+                Ok(manifest) => {
+                    let lacks = host_fingerprint::lacks(&manifest, &host);
+                    (Some(manifest.platform.to_string()), Some(manifest.space.content_bytes), lacks, None)
+                }
+                Err(error) => (None, None, Vec::new(), Some(error.to_string())),
             };
+            if !lacks.is_empty() {
+                states.push(CANNOT_START.to_owned());
+                reasons.push(format!("{package} {release} {CANNOT_START}: {}", lacks.join("; ")));
+            }
             let state = problem.clone().unwrap_or_else(|| states.join(", "));
             rows.push(vec![
                 package.to_string(),
@@ -53,7 +66,7 @@ pub fn list(context: &Context, arguments: &ListArguments) -> Result<Ended, Repor
                 state,
             ]);
             listed.push(json!({
-                "package": package, "release": release, "platform": platform, "content_bytes": bytes, "marks": marks, "problem": problem,
+                "package": package, "release": release, "platform": platform, "content_bytes": bytes, "marks": marks, "lacks": lacks, "problem": problem,
                 "path": context.layout.versions(&package).join(release.to_string()),
             }));
         }
@@ -62,7 +75,7 @@ pub fn list(context: &Context, arguments: &ListArguments) -> Result<Ended, Repor
         Lines::from("nothing is installed; `sidle install FILE` installs a release")
     } else {
         let lines: Vec<String> = held.iter().map(|(instance, hold)| format!("{instance} is held {hold}")).collect();
-        Lines::table(&rows).and(lines).toned(&TONES)
+        Lines::table(&rows).and(lines).and(reasons).toned(&TONES)
     };
     let holds: Vec<Value> = held.iter().map(|(instance, hold)| json!({"instance": instance, "hold": hold})).collect();
     context.output.result(text, json!({"releases": listed, "holds": holds}));

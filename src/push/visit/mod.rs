@@ -154,7 +154,8 @@ impl Visit<'_> {
     /// on the host.
     fn require_fit(&self, probe: &Probe) -> Result<(), Report> {
         let push = self.push;
-        let host = Host { architecture: probe.machine.clone(), libc: probe.libc, kernel: None, x86_64_level: None };
+        let (system, architecture) = (PathBuf::from("/"), probe.machine.clone());
+        let host = Host { system, architecture, libc: probe.libc, kernel: None, x86_64_level: None };
         let best = best_of(push.releases.iter(), push.release.as_ref(), &host);
         let Some(best) = best.filter(|best| probe.libc.is_some() && host.fit(&best.platform).is_none()) else {
             return Ok(());

@@ -23,7 +23,7 @@ enum Weight {
     SignIn,
     /// Grains vanish.
     Grain,
-    /// Packages of `salt-pip` hide later ones.
+    /// Packages of `salt-pip` hide later ones, or are found by the new release alone.
     Hidden,
     /// Modules of this host's own that failed before.
     Uncounted,
@@ -54,6 +54,7 @@ pub fn compare(trial: &RehearsalReport, former: Option<Result<&RehearsalReport, 
             configured(trial, baseline, &mut findings);
             findings.extend(extras::hiding(trial).map(|text| (Weight::Hidden, text)));
             if let Some(former) = baseline {
+                findings.extend(extras::gained(trial, former).map(|text| (Weight::Hidden, text)));
                 sign_in(trial, former, &mut findings);
                 vanished(trial, former, &mut findings);
             }

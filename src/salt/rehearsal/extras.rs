@@ -70,6 +70,26 @@ pub(super) fn hiding(trial: &RehearsalReport) -> Option<String> {
     ))
 }
 
+/// The note about packages of `salt-pip` that the new release finds and the running one does not: the hook in the Python of Salt's own packages hides
+/// what lies outside of its tree.
+pub(super) fn gained(trial: &RehearsalReport, former: &RehearsalReport) -> Option<String> {
+    let before = former.extras.as_ref()?;
+    let is_new = |extra: &&LoadedExtra| !before.iter().any(|other| other.name == extra.name);
+    let gained: Vec<&LoadedExtra> = trial.extras.iter().flatten().filter(is_new).collect();
+    let directory = &gained.first()?.directory;
+    if before.iter().any(|other| other.directory == *directory) {
+        return None;
+    }
+    let names = listed(gained.iter().map(|extra| {
+        let own = trial.own_versions.get(&extra.name);
+        let instead = own.map_or_else(String::new, |own| format!(" instead of the release's own {own}"));
+        format!("{} {}{instead}", extra.name, extra.version)
+    }));
+    Some(format!(
+        "packages that salt-pip installed in {directory}, which the running release does not use, would be used: {names}; remove there what is not wanted"
+    ))
+}
+
 /// Whether a version is earlier than another one; of two with the same numbers nobody can tell, so that either counts as earlier.
 fn is_earlier(version: &str, other: &str) -> bool {
     let numbers = |text: &str| {
@@ -392,6 +412,21 @@ mod tests {
         assert!(note.contains("in /x are used: boto3 1.0 instead of the release's own 1.2; "), "{note}");
         trial.own_versions.remove("boto3");
         assert_eq!(hiding(&trial), None);
+    }
+
+    #[test]
+    fn packages_that_only_the_new_release_finds_are_named() {
+        let report = |extras: Option<&[(&str, &str)]>| RehearsalReport {
+            extras: extras.map(|all| all.iter().map(|(name, version)| found(name, version, "/srv/extras")).collect()),
+            own_versions: [("idna".to_owned(), "3.18".to_owned())].into(),
+            ..RehearsalReport::default()
+        };
+        let trial = report(Some(&[("idna", "99.0"), ("new", "1")]));
+        let note = gained(&trial, &report(Some(&[]))).unwrap();
+        let words = "in /srv/extras, which the running release does not use, would be used: idna 99.0 instead of the release's own 3.18, new 1; ";
+        assert!(note.contains(words), "{note}");
+        assert_eq!(gained(&trial, &report(None)), None, "nobody knows what the running release finds");
+        assert_eq!(gained(&trial, &report(Some(&[("idna", "98.0")]))), None, "both use it, and one was installed since");
     }
 
     #[test]

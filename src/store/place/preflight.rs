@@ -18,9 +18,11 @@ const SPACE_MARGIN_SHIFT: u32 = 5;
 /// Largest C library read.
 const LIBRARY_BYTES_MAXIMUM: u64 = 64 * 1024 * 1024;
 
-/// This host, as far as it decides which platform fits.
+/// A host, as far as it decides which platform fits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
+    /// The root of its system: `/`, or that of an image.
+    pub system: PathBuf,
     /// The kernel's architecture name.
     pub architecture: String,
     /// The version of glibc; None: another C library, or none found.
@@ -34,11 +36,19 @@ pub struct Host {
 impl Host {
     /// Reads this host's architecture, C library, kernel and processor.
     pub fn read() -> Self {
-        let libc = host::library("libc.so.6").and_then(|path| file::read(&path, LIBRARY_BYTES_MAXIMUM).ok());
+        Self::of(Path::new("/"))
+    }
+
+    /// The same for the host whose root is `root`. Of an image the kernel and the processor are not known: it starts elsewhere.
+    pub fn of(root: &Path) -> Self {
+        let system = host::system_of(root);
+        let libc = host::library(system, "libc.so.6").and_then(|path| file::read(&path, LIBRARY_BYTES_MAXIMUM).ok());
         let libc = libc.and_then(|bytes| elf::glibc_of(&bytes).ok().flatten());
+        let runs_here = system == Path::new("/");
         let (major, minor) = host::kernel();
-        let kernel = (major > 0).then_some(KernelVersion { major, minor });
-        Self { architecture: host::architecture(), libc, kernel, x86_64_level: host::x86_64_level() }
+        let kernel = (runs_here && major > 0).then_some(KernelVersion { major, minor });
+        let x86_64_level = host::x86_64_level().filter(|_| runs_here);
+        Self { system: system.to_owned(), architecture: host::architecture(), libc, kernel, x86_64_level }
     }
 
     /// How well a platform fits; None: not at all.
@@ -179,7 +189,7 @@ impl HostFacts {
         let tree = layout.versions(&manifest.package).join(manifest.release().to_string());
         Ok(Self {
             host: host.clone(),
-            libraries: of_libraries(manifest),
+            libraries: of_libraries(manifest, &host.system),
             space: nearest(&layout.package(&manifest.package))?.space()?,
             places: PlaceFacts::gather(layout.root(), &[tree, layout.receipts(&manifest.package)])?,
         })
@@ -194,11 +204,11 @@ impl HostFacts {
     }
 }
 
-/// The host libraries that `manifest`'s release needs, and that this host lacks or has in too old a version.
-pub(in crate::store) fn of_libraries(manifest: &Head) -> Vec<Obstacle> {
+/// The host libraries that `manifest`'s release needs, and that the system at `system` lacks or has in too old a version.
+pub(in crate::store) fn of_libraries(manifest: &Head, system: &Path) -> Vec<Obstacle> {
     let (mut absent, mut obstacles) = (Vec::new(), Vec::new());
     for library in &manifest.host_libraries {
-        let Some(path) = host::library(library) else {
+        let Some(path) = host::library(system, library) else {
             absent.push(library.clone());
             continue;
         };
@@ -219,7 +229,7 @@ pub(in crate::store) fn of_libraries(manifest: &Head) -> Vec<Obstacle> {
 
 /// The obstacles to running `manifest`'s release on `host`, whatever its place.
 pub(in crate::store) fn needs(manifest: &Head, host: &Host, of_libraries: Vec<Obstacle>) -> Vec<Obstacle> {
-    let mut obstacles = of_machine(&manifest.platform, manifest.libc_floor, host, host::system);
+    let mut obstacles = of_machine(&manifest.platform, manifest.libc_floor, host, || host::system_name(&host.system));
     // What a host does not tell is left to its kernel and loader.
     if let Some((needed, found)) = manifest.kernel_floor.zip(host.kernel).filter(|(needed, found)| needed > found) {
         obstacles.push(Obstacle::Kernel { needed, found });

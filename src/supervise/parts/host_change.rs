@@ -5,6 +5,7 @@ use crate::failure::{Class, Report};
 use crate::os::clock::Moment;
 use crate::os::memory;
 use crate::store::host_fingerprint::{self, HostFingerprint};
+use crate::store::preflight::Host;
 use crate::supervise::Supervisor;
 use crate::supervise::intent::Intent;
 use crate::supervise::pace::HEALTH_INTERVAL;
@@ -179,7 +180,7 @@ impl Supervisor {
         };
         let came = came.map_err(|message| Report::of(Class::Failed, message))?;
         let UnderWay { shift: Shift { release, fingerprint, changes }, .. } = under_way;
-        let lacks = host_fingerprint::lacks(&self.driver.store().head(&release)?);
+        let lacks = host_fingerprint::lacks(&self.driver.store().head(&release)?, &Host::read());
         let files = self.driver.files();
         let rehearsed = Rehearsed::new(release, now.wall, fingerprint, changes, lacks, came);
         self.log_rehearsed_again(&rehearsed);

@@ -75,6 +75,28 @@ fn messages_about_a_host_that_does_not_fit() {
     assert!(!host.path("opt").exists(), "a refusal made directories");
 }
 
+/// What was installed into an image was compared with the system that prepared it.
+#[test]
+fn messages_about_an_image_name_its_own_system() {
+    let author = Author::new();
+    let release = release_of(&author, "1.0", "glibc = \"2.17\"", |_| {});
+    let host = Host::new(&author);
+    host.install(&release).ok();
+    let listed = || host.sidle(&["--json", "list"]).json()["releases"][0]["lacks"].clone();
+    assert_eq!(listed(), serde_json::json!([]), "a directory that is no system is a part of this one");
+    let told = host.sidle(&["list"]).ok();
+    assert!(!told.contains("cannot start"), "{told}");
+    fs::write(host.path("etc/os-release"), "PRETTY_NAME=\"Old Linux 7\"\n").unwrap();
+    let lacks = "the release needs glibc 2.17 or newer, this host has none (Old Linux 7): it starts on ";
+    assert!(listed()[0].as_str().unwrap().starts_with(lacks), "{}", listed());
+    let told = host.sidle(&["list"]).ok();
+    assert!(told.contains(&format!("\ndemo-agent 1.0-1 cannot start here: {lacks}")), "{told}");
+    let another = release_of(&author, "1.1", "glibc = \"2.17\"", |_| {});
+    refused(&host.install(&another), 1, &["this host has none (Old Linux 7)"], &["older C library"]);
+    let doctor = host.sidle(&["doctor"]);
+    assert!(doctor.stdout.contains("1.0-1 cannot start on this host"), "{doctor:?}");
+}
+
 /// Compiles a library that defines this version of a symbol, and a program that asks for it; gives the program.
 fn program_asking(place: &Path, library: &str, version: &str) -> PathBuf {
     let path = |name: &str| place.join(name);

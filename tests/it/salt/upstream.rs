@@ -202,15 +202,38 @@ fn an_rpm_of_salts_own_is_adopted_with_its_extras_and_given_back_with_a_new_one(
 /// The hook in the Python of Salt's packages hides what lies outside of its tree, so that the packaged minion finds nothing in the directory that
 /// its own scriptlets made. The release finds it there, and so does its salt-pip.
 fn hardened_packages_share_the_directory_that_the_unit_names(kind: Kind, file: &'static str) {
-    let host = host(kind, Layout::Hardened(file));
-    let extras = host.machine.path(Layout::Hardened(file).extras());
-    salt_pip(&host, Layout::Hardened(file).variables(), &["site_pure", "site_compiled"]);
-    assert!(extras.join("site_pure").exists());
+    let layout = Layout::Hardened(file);
+    let (host, hidden) = (host(kind, layout), [("idna", "of the tree")]);
+    let extras = host.machine.path(layout.extras());
+    salt_pip(&host, layout.variables(), &["site_pure", "site_compiled", "idna==99.0"]);
     host.machine.inside(&["systemctl", "restart", UNIT]);
-    sees(&host, "the hook hides them", &[("idna", "of the tree")]);
+    sees(&host, "the hook hides them", &hidden);
+    let told = host.machine.inside(&["sidle", "adopt", SALT, "--dry-run", "--rehearse"]);
+    let words = "in /srv/extras, which the running release does not use, would be used: ";
+    for words in [words, "site-pure 1.0", "site-compiled 1.0", "idna 99.0 instead of the release's own "] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
     host.adopt();
     host.answers(NEW);
-    sees(&host, "the release has them", &[EXTRAS[0], EXTRAS[1], ("idna", "of the tree")]);
+    sees(&host, "the release has them", &EXTRAS);
+    has_its_home(&host);
+    salt_pip(&host, &[], &["site_fourth"]);
+    assert!(extras.join("site_fourth").exists(), "where the minion looks");
+    sees(&host, "the release has the fourth", &all());
+    let told = host.machine.inside(&["sidle", "unadopt", SALT]);
+    assert!(!told.contains("site-fourth"), "it is there already: {told}");
+    host.answers(OLD);
+    sees(&host, "the hook hides all four", &hidden);
+    for (extra, _) in all() {
+        assert!(extras.join(extra).exists(), "{extra}");
+    }
+    host.adopt();
+    host.answers(NEW);
+    sees(&host, "the release has all four again", &all());
+}
+
+/// The minion, and a tool that `sidle run` starts, have the `SALT_HOME` of the unit.
+fn has_its_home(host: &PackagedHost) {
     let home = format!("SALT_HOME={HOME}");
     let leader = host.machine.agent().expect("it runs").to_string();
     let of_the_minion = host.machine.inside(&["sh", "-c", "tr '\\0' '\\n' <\"/proc/$0/environ\"", &leader]);
@@ -218,15 +241,6 @@ fn hardened_packages_share_the_directory_that_the_unit_names(kind: Kind, file: &
         ["sidle", "run", SALT, "python3", "--", "-c", "import os; print('SALT_HOME=' + os.environ['SALT_HOME'])"];
     for environment in [of_the_minion, host.machine.inside(&of_a_tool)] {
         assert!(environment.lines().any(|line| line == home), "{environment}");
-    }
-    salt_pip(&host, &[], &["site_fourth"]);
-    assert!(extras.join("site_fourth").exists(), "where the minion looks");
-    sees(&host, "the release has the third", &[EXTRAS[0], EXTRAS[1], ("idna", "of the tree"), FOURTH]);
-    let told = host.machine.inside(&["sidle", "unadopt", SALT]);
-    assert!(!told.contains("site-fourth"), "it is there already: {told}");
-    host.answers(OLD);
-    for extra in ["site_pure", "site_compiled", "site_fourth"] {
-        assert!(extras.join(extra).exists(), "{extra}");
     }
 }
 
