@@ -19,7 +19,7 @@ pub struct Needs {
     pub versions: Vec<(String, String)>,
     /// The symbol versions that it defines as a library.
     pub defines: BTreeSet<String>,
-    /// The oldest kernel, as its compiler's C library states it.
+    /// The oldest kernel with which a loader takes it, if it is a library that is marked, or a static program.
     pub kernel: Option<KernelVersion>,
     /// The level of x86-64 that it is marked with, from 2 on.
     pub x86_64_level: Option<u8>,
@@ -163,8 +163,13 @@ fn number(elf: &Elf<'_>, bytes: &[u8], at: usize) -> Option<u32> {
     Some(if elf.little_endian { u32::from_le_bytes(four) } else { u32::from_be_bytes(four) })
 }
 
+/// The loader of glibc 2.31 opens no library that is marked for a later kernel; that of 2.36 does. Of a program neither it nor the kernel asks: its mark is
+/// the version of the headers that its compiler's C library was built with, which may be later than the kernels of all its hosts.
 fn kernel(elf: &Elf<'_>, bytes: &[u8]) -> Option<KernelVersion> {
     const LINUX: u32 = 0;
+    if elf.interpreter.is_some() {
+        return None;
+    }
     let numbers = |note: &[u8]| Some([number(elf, note, 0)?, number(elf, note, 4)?, number(elf, note, 8)?]);
     let found = notes(elf, bytes, ABI_TAG).into_iter().filter_map(numbers);
     found.filter(|found| found[0] == LINUX).map(|[_, major, minor]| KernelVersion { major, minor }).max()

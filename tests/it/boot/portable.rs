@@ -8,7 +8,7 @@ use crate::support::minions::LONG_TERM;
 use crate::support::oldest::Oldest;
 use crate::support::salt::{Master, START_SECONDS, portable_tree, tree};
 use crate::support::scene::{ID, MASTER};
-use crate::support::stage::{Author, SALT};
+use crate::support::stage::{Author, Host, SALT, text};
 use crate::support::stream::{Marks, Plan, Stream};
 use serde_json::Value;
 use std::fs;
@@ -22,9 +22,15 @@ const ROUNDS: usize = 5;
 /// Where other tests switch more often.
 pub(super) const ROUNDS_MINIMUM: usize = 2;
 
-/// The two long-term releases, packed from portable trees.
+/// The two long-term releases, packed from portable trees. They ask for no kernel: those of their hosts are older than this machine's.
 pub(super) fn packed(author: &Author) -> [PathBuf; 2] {
-    LONG_TERM.map(|version| author.salt_from(version, &portable_tree(version)))
+    let host = Host::new(author);
+    LONG_TERM.map(|version| {
+        let bundle = author.salt_from(version, &portable_tree(version));
+        let told = host.sidle(&["inspect", text(&bundle)]).ok();
+        assert!(told.contains("needs glibc  2.17 or newer") && !told.contains("needs Linux"), "{told}");
+        bundle
+    })
 }
 
 /// Writes the settings and the minion's configuration below a root.

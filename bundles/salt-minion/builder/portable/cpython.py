@@ -3,6 +3,7 @@
 import ast
 import ctypes
 import fcntl
+import fnmatch
 import os
 import pathlib
 import pprint
@@ -17,9 +18,6 @@ from .toolchain import RUNTIME
 
 # The minor versions of Python 3 that there is a recipe for.
 MINORS = (11, 13)
-# Compiled twice, by the counts of the first time: a Salt program's start takes a tenth less of the processor. For 3.13 that takes
-# two minutes more: from nothing, the trees of both would take longer than twelve (docs/authors.md).
-TRAINED = (11,)
 # Modules that every Salt program loads: as a part of the program, as distributions have them, none of them is searched, opened and linked at each start.
 STATIC = {
     "_asyncio": "_asynciomodule.c", "_bisect": "_bisectmodule.c", "_contextvars": "_contextvarsmodule.c", "_csv": "_csv.c",
@@ -29,6 +27,11 @@ STATIC = {
     "math": "mathmodule.c", "mmap": "mmapmodule.c", "resource": "resource.c", "select": "selectmodule.c", "termios": "termios.c",
     "unicodedata": "unicodedata.c",
 }
+# Compiled once, without counters: what reads sources and compiles them, since a release has its modules compiled, and modules that a start hardly uses.
+# That is a third of the compiler's time.
+UNCOUNTED = ("Parser/%.o", "Python/Python-ast.o", "Python/ast.o", "Python/ast_%.o", "Python/compile.o", "Python/symtable.o", "Python/flowgraph.o",
+             *(f"Modules/{name}.o" for name in ("_asynciomodule", "_datetimemodule", "_pickle", "arraymodule", "mathmodule", "mmapmodule",
+                                                "socketmodule", "unicodedata")))
 # What a terminal needs, and servers lack; and what would take a library of the machine that builds.
 DISABLED = ("_curses", "_curses_panel", "_dbm", "_gdbm", "_tkinter", "nis", "ossaudiodev", "readline")
 # A module whose library was not found is left out by Python's own build without an error.
@@ -60,10 +63,7 @@ def compile_one(source, minor, sources, workshop, toolchain, prefix, toolbox, fl
     # Modules are compiled by names of files that begin with the directory of the build.
     flags = f"{workshop.c_flags} -ffile-prefix-map={workshop.directory}=."
     workshop.run(["sh", "configure", *options(minor, workshop)], top, CFLAGS=flags)
-    if minor in TRAINED:
-        compile_trained(top, workshop, flags)
-    else:
-        workshop.make(top, CFLAGS=flags)
+    compile_trained(top, workshop, flags)
     lay(top, prefix, minor, workshop)
     for library in sorted((workshop.libraries / "lib").glob("*.so.*")):
         shutil.copyfile(library, prefix / "lib" / library.name, follow_symlinks=False)
@@ -79,7 +79,9 @@ def compile_one(source, minor, sources, workshop, toolchain, prefix, toolbox, fl
 
 
 def compile_trained(top, workshop, flags):
-    """Compile the program with counters, let it do what programs do at their start, and compile it by the counts, with its modules."""
+    """Compile the program with counters, let it do what programs do at their start, and compile it by the counts, with its modules.
+
+    A Salt program's start takes a tenth less of the processor than without."""
     directory = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
     held = fcntl.fcntl(directory, fcntl.F_DUPFD, TRAINING_DESCRIPTOR)
     os.close(directory)
@@ -88,12 +90,17 @@ def compile_trained(top, workshop, flags):
     same = {"descriptors": (held,), "PWD": place, "CFLAGS": flags}
     try:
         counters = "-fprofile-generate -fprofile-update=single"
+        with open(top / "Makefile", "a", encoding="utf-8") as file:
+            file.write(f"\n{' '.join(UNCOUNTED)}: override CFLAGS_NODIST =\n")
         workshop.make(top, "python", f"CFLAGS_NODIST={counters}", f"LDFLAGS_NODIST={counters}", **same)
         # The program has run already, to compile its own modules.
-        for record in top.rglob("*.gcda"):
+        for record in list(top.rglob("*.gcda")):
             record.unlink()
         train(top, held, place)
-        workshop.make(top, "clean-retain-profile", **same)
+        # What has counters is compiled anew.
+        for compiled in list(top.rglob("*.o")):
+            if not any(fnmatch.fnmatch(str(compiled.relative_to(top)), pattern.replace("%", "*")) for pattern in UNCOUNTED):
+                compiled.unlink()
         workshop.make(top, "CFLAGS_NODIST=-fprofile-use -fprofile-partial-training -Wno-missing-profile", **same)
     finally:
         os.close(held)
