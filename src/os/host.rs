@@ -82,7 +82,7 @@ const LINKER_CONFIGURATION_BYTES_MAXIMUM: u64 = 64 * 1024;
 /// other directory is a part of this one.
 pub fn system_of(root: &Path) -> &Path {
     let tells = |path: &&str| matches!(file::read_if_exists(&root.join(path), OS_RELEASE_BYTES_MAXIMUM), Ok(Some(_)));
-    if OS_RELEASE.iter().any(|path| tells(&path)) { root } else { Path::new("/") }
+    if OS_RELEASE.iter().any(tells) { root } else { Path::new("/") }
 }
 
 /// Where a system tells its name (os-release(5)), in the order in which they count.
@@ -120,7 +120,7 @@ pub fn library(system: &Path, name: &str) -> Option<PathBuf> {
 /// What the distribution at `system` calls itself: `Debian GNU/Linux 12 (bookworm)`; None: it does not say.
 pub fn system_name(system: &Path) -> Option<String> {
     let read = |path: &&str| file::read_if_exists(&system.join(path), OS_RELEASE_BYTES_MAXIMUM).ok().flatten();
-    named_in(&text_of(&OS_RELEASE.iter().find_map(|path| read(&path))?))
+    named_in(&text_of(&OS_RELEASE.iter().find_map(read)?))
 }
 
 fn named_in(text: &str) -> Option<String> {

@@ -140,8 +140,8 @@ def keep_addresses():
 def options(minor, workshop):
     """The options of Python's ./configure."""
     words = ["--quiet", "--prefix=/usr", "--without-ensurepip", "--with-system-expat", f"--with-openssl={workshop.libraries}",
-             "--with-openssl-rpath=no", "--enable-loadable-sqlite-extensions", "--without-static-libpython"]
-    return [*words, "--disable-test-modules", "--with-readline=no"] if minor >= 12 else words
+             "--with-openssl-rpath=no", "--enable-loadable-sqlite-extensions", "--without-static-libpython", "--disable-test-modules"]
+    return [*words, "--with-readline=no"] if minor >= 12 else words
 
 
 def keep_to_own_libraries(top):
