@@ -160,7 +160,9 @@ fn notes_of(files: &InstanceFiles, switch: u64) -> Vec<String> {
     match files.history() {
         Ok(history) => {
             let entry = history.find(switch);
-            entry.map(|entry| entry.notes.iter().cloned().chain(missed::hint(files, entry)).collect()).unwrap_or_default()
+            entry
+                .map(|entry| entry.notes.iter().cloned().chain(missed::hint(files, entry)).collect())
+                .unwrap_or_default()
         }
         // The adoption is done, whoever can't read of it.
         Err(error) => vec![format!("the notes of the adoption cannot be read: {error}")],

@@ -81,7 +81,8 @@ impl HostChanges {
             let fingerprint = HostFingerprint::read(&manifest);
             let changes = fingerprint.changes(before);
             if !changes.is_empty() {
-                let (lacks, again) = (host_fingerprint::lacks(&manifest, &Host::read()), again.of(release, &fingerprint).cloned());
+                let (lacks, again) =
+                    (host_fingerprint::lacks(&manifest, &Host::read()), again.of(release, &fingerprint).cloned());
                 shifted.push(Shifted { release: release.clone(), changes, lacks, again });
             }
         }

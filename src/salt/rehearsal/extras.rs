@@ -426,7 +426,11 @@ mod tests {
         let words = "in /srv/extras, which the running release does not use, would be used: idna 99.0 instead of the release's own 3.18, new 1; ";
         assert!(note.contains(words), "{note}");
         assert_eq!(gained(&trial, &report(None)), None, "nobody knows what the running release finds");
-        assert_eq!(gained(&trial, &report(Some(&[("idna", "98.0")]))), None, "both use it, and one was installed since");
+        assert_eq!(
+            gained(&trial, &report(Some(&[("idna", "98.0")]))),
+            None,
+            "both use it, and one was installed since"
+        );
     }
 
     #[test]
