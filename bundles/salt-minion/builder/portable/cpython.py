@@ -40,6 +40,8 @@ REQUIRED = ("_bz2", "_ctypes", "_elementtree", "_hashlib", "_lzma", "_multiproce
 # Salt hashes passwords with it; later Pythons do not have it.
 REQUIRED_UNTIL_12 = ("_crypt", "spwd")
 LEFT_OUT = ("__pycache__", "ensurepip", "idlelib", "lib2to3", "test", "tests", "tkinter", "turtledemo")
+# What ./configure would find out by a program that it runs, from this process's priority (`nice`), this machine's names and its /dev/shm: as it is on hosts.
+ANSWERS = {"ac_cv_broken_nice": "no", "ac_cv_buggy_getaddrinfo": "no", "ac_cv_broken_sem_getvalue": "no", "ac_cv_posix_semaphores_enabled": "yes"}
 # From <sys/personality.h>.
 ADDR_NO_RANDOMIZE = 0x0040000
 # The first number for the directory of the build while it is trained: more than this program has open.
@@ -62,7 +64,7 @@ def compile_one(source, minor, sources, workshop, toolchain, prefix, toolbox, fl
     (top / "Modules" / "Setup.local").write_text("\n".join(["*static*", *static, "*disabled*", *DISABLED, ""]), encoding="utf-8")
     # Modules are compiled by names of files that begin with the directory of the build.
     flags = f"{workshop.c_flags} -ffile-prefix-map={workshop.directory}=."
-    workshop.run(["sh", "configure", *options(minor, workshop)], top, CFLAGS=flags)
+    workshop.run(["sh", "configure", *options(minor, workshop)], top, CFLAGS=flags, **ANSWERS)
     compile_trained(top, workshop, flags)
     lay(top, prefix, minor, workshop)
     for library in sorted((workshop.libraries / "lib").glob("*.so.*")):
