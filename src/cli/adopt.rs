@@ -165,7 +165,10 @@ fn notes_of(files: &InstanceFiles, switch: u64) -> Vec<String> {
                 .unwrap_or_default()
         }
         // The adoption is done, whoever can't read of it.
-        Err(error) => vec![format!("the notes of the adoption cannot be read: {error}")],
+        Err(error) => {
+            let remedy = error.hint().map_or_else(String::new, |hint| format!("; {hint}"));
+            vec![format!("the notes of the adoption cannot be read: {error}{remedy}")]
+        }
     }
 }
 
@@ -219,4 +222,26 @@ pub fn may_start(context: &Context, arguments: &MayStartArguments) -> Result<End
     let Some(adoption) = Adoption::read(&context.layout, instance)? else { return Ok(Ended::Well) };
     let instance = adopting(&context.layout, instance, package);
     may_start::refuse(&instance, &adoption, unit).map(|()| Ended::Well)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Layout;
+    use crate::os::dir::Dir;
+    use crate::switch::journal::history::HISTORY_NAME;
+
+    /// The adoption had been done, and the command failed.
+    #[test]
+    fn a_history_that_cannot_be_read_is_a_note_with_its_remedy() {
+        let root = tempfile::tempdir().unwrap();
+        let layout = Layout::new(root.path());
+        let (instance, package) = ("salt-minion".parse().unwrap(), "salt-minion".parse().unwrap());
+        let files = InstanceFiles::new(&layout, &instance, &package);
+        assert_eq!(notes_of(&files, 1), Vec::<String>::new());
+        let place = Dir::open_or_create(&layout.instance(&instance), 0o755).unwrap();
+        place.write_atomic(HISTORY_NAME, b"{", 0o644).unwrap();
+        let notes = notes_of(&files, 1);
+        assert!(notes.len() == 1 && notes[0].contains("history") && notes[0].contains("; "), "{notes:?}");
+    }
 }

@@ -81,13 +81,17 @@ const LINKER_CONFIGURATION_BYTES_MAXIMUM: u64 = 64 * 1024;
 /// The root of the system that runs what lies below `root`: an image with an `os-release` of its own is a system, and starts on its own C library; any
 /// other directory is a part of this one.
 pub fn system_of(root: &Path) -> &Path {
-    let tells = |path: &&str| matches!(file::read_if_exists(&root.join(path), OS_RELEASE_BYTES_MAXIMUM), Ok(Some(_)));
-    if OS_RELEASE.iter().any(tells) { root } else { Path::new("/") }
+    if os_release(root).is_some() { root } else { Path::new("/") }
 }
 
-/// Where a system tells its name (os-release(5)), in the order in which they count.
-const OS_RELEASE: [&str; 2] = ["etc/os-release", "usr/lib/os-release"];
+/// Largest `os-release` that is read.
 const OS_RELEASE_BYTES_MAXIMUM: u64 = 1 << 16;
+
+/// The file in which the system at `system` tells its name (os-release(5)); None: it has none that can be read.
+fn os_release(system: &Path) -> Option<String> {
+    let read = |path: &str| file::read_if_exists(&system.join(path), OS_RELEASE_BYTES_MAXIMUM).ok().flatten();
+    read("etc/os-release").or_else(|| read("usr/lib/os-release")).map(|bytes| text_of(&bytes))
+}
 
 /// The directories of the dynamic linker of the system at `system`: built-in (Debian's, RHEL's and SUSE's), and those of its ld.so.conf.
 pub fn library_directories(system: &Path) -> Vec<PathBuf> {
@@ -117,10 +121,9 @@ pub fn library(system: &Path, name: &str) -> Option<PathBuf> {
     library_directories(system).into_iter().map(|directory| directory.join(name)).find(|path| file::open(path).is_ok())
 }
 
-/// What the distribution at `system` calls itself: `Debian GNU/Linux 12 (bookworm)`; None: it does not say.
+/// The name of the distribution whose root directory is `system`, from its `os-release`: `Debian GNU/Linux 12 (bookworm)`. None if no file names it.
 pub fn system_name(system: &Path) -> Option<String> {
-    let read = |path: &&str| file::read_if_exists(&system.join(path), OS_RELEASE_BYTES_MAXIMUM).ok().flatten();
-    named_in(&text_of(&OS_RELEASE.iter().find_map(read)?))
+    named_in(&os_release(system)?)
 }
 
 fn named_in(text: &str) -> Option<String> {
