@@ -1,5 +1,6 @@
 """Put Salt and its pinned packages into a tree, out of wheels."""
 
+import concurrent.futures
 import hashlib
 import os
 import re
@@ -139,20 +140,22 @@ def adjusted(lines, minor, compiles=False):
 
 def make_wheels(sdist, pins, into, toolbox, links):
     """One wheel per pin, downloaded or built, and one of Salt itself; `links` has wheels of our own."""
-    say(f"collecting {len(pins)} packages")
+    say(f"collecting {len(pins)} packages, and building Salt's wheel")
     remedy = "look at pip's last lines; a missing wheel may need a compiler and python3-dev"
     requirements = toolbox.scratch / "pins.txt"
     requirements.write_text("\n".join(pins) + "\n", encoding="utf-8")
-    toolbox.pip(
-        ["wheel", "--quiet", "--no-deps", "--wheel-dir", into, "--requirement", requirements,
-         *(["--find-links", links] if links else [])],
-        "cannot collect Salt's packages", remedy,
-    )
-    say("building Salt's wheel")
-    toolbox.pip(
-        ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", into, sdist],
-        "cannot build Salt's wheel", remedy,
-    )
+    # Each keeps one processor busy.
+    with concurrent.futures.ThreadPoolExecutor(1) as beside:
+        salts = beside.submit(
+            toolbox.pip, ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", into, sdist],
+            "cannot build Salt's wheel", remedy,
+        )
+        toolbox.pip(
+            ["wheel", "--quiet", "--no-deps", "--wheel-dir", into, "--requirement", requirements,
+             *(["--find-links", links] if links else [])],
+            "cannot collect Salt's packages", remedy,
+        )
+        salts.result()
 
 
 def site_directory(tree):

@@ -1,5 +1,7 @@
 """A CPython that runs on every host with an old C library, compiled once from sources and kept: SIDLE_PYTHON=portable:3.11."""
 
+import concurrent.futures
+import itertools
 import pathlib
 import sys
 
@@ -64,17 +66,19 @@ class Builder:
         self.store = store.Store((toolbox.cache or store.default_root()) / NAME)
         self.sources = sources.Sources(self.store.root / "sources", toolbox.scratch)
         self.sodium = None
-        self.places = 0
+        self.places = itertools.count(1)
 
     def python(self, planned_python):
         """Give the compiled Python; the toolbox then works with it, and with its compiler."""
         minor = planned_python.minor
-        compiler = self.toolchain()
-        source, self.sodium, *chosen = self.sources.obtain(f"python3.{minor}", "libsodium", *libraries.PACKAGES)
+        with concurrent.futures.ThreadPoolExecutor(1) as beside:
+            obtained = beside.submit(self.sources.obtain, f"python3.{minor}", "libsodium", *libraries.PACKAGES)
+            compiler = self.toolchain()
+            source, self.sodium, *chosen = obtained.result()
         prefix, libraries_key = self.libraries(compiler, chosen)
         inputs = [*TOOLS, libraries_key, FLOOR, *described(source), *makers("python")]
-        directory, key = self.store.kept(f"python3.{minor}", inputs, lambda into: cpython.compile_one(
-            source, minor, self.sources, self.workshop(compiler, prefix), compiler, into, self.toolbox, FLOOR))
+        directory, key = self.store.kept(f"python3.{minor}", inputs, lambda into: self.compile_python(
+            source, minor, compiler, prefix, into))
         found = interpreter.describe(str(directory / "bin" / "python3"))
         if found is None:
             raise Refusal(f"cannot run the compiled Python in {directory}", "remove this directory, and build again")
@@ -82,6 +86,13 @@ class Builder:
         mark = f"glibc{elf.dotted(FLOOR)}-{store.key_of([key, *makers('packages')])}"
         self.toolbox.compile_with(found.executable, variables, mark)
         return found
+
+    def compile_python(self, source, minor, compiler, prefix, into):
+        """Fill a directory with a Python. What wheels need is compiled beside it: ./configure keeps one processor busy."""
+        with concurrent.futures.ThreadPoolExecutor(1) as beside:
+            # Who needs it asks for it, and hears of a failure.
+            beside.submit(self.sodium_archive, compiler)
+            cpython.compile_one(source, minor, self.sources, self.workshop(compiler, prefix), compiler, into, self.toolbox, FLOOR)
 
     def toolchain(self):
         """The compiler."""
@@ -117,8 +128,7 @@ class Builder:
     def workshop(self, compiler, prefix=None):
         """A place to compile in, which goes away with the build."""
         workshop.require({**workshop.PROGRAMS, **workshop.GENERATORS})
-        self.places += 1
-        return workshop.Workshop(compiler, self.toolbox.scratch / f"workshop-{self.places}", prefix)
+        return workshop.Workshop(compiler, self.toolbox.scratch / f"workshop-{next(self.places)}", prefix)
 
     def check(self, tree):
         """Refuse a tree that would not start on the floor."""

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import tarfile
-import tempfile
 from collections import namedtuple
 
 from ..process import Refusal, run, say
@@ -191,6 +190,7 @@ class Apt:
     def __init__(self, directory):
         self.directory = directory
         self.trouble = ""
+        self._versions = {}
         mirror, security = mirrors()
         if not mirror:
             self.trouble = "this machine's apt asks no Debian mirror"
@@ -217,6 +217,8 @@ class Apt:
 
     def versions(self, package):
         """Give the versions of a package that the lists name, each with its files."""
+        if package in self._versions:
+            return self._versions[package]
         try:
             told = run(["apt-cache", "-c", self.directory / "apt.conf", "showsrc", "--only-source", package], "", "")
         except Refusal:
@@ -226,21 +228,24 @@ class Apt:
             files = re.findall(r"^ ([0-9a-f]{64}) \d+ (\S+)$", paragraph, re.MULTILINE)
             for version in re.findall(r"^Version: (\S+)", paragraph, re.MULTILINE):
                 found[version] = {File(name, sha256) for sha256, name in files}
+        self._versions[package] = found
         return found
 
     def download(self, package, file):
         """Fetch a file; None if no version that the lists name gives it. Lists may name files that are no longer there."""
         if not (self.directory / "apt.conf").exists():
             return None
+        # apt has fetched all files of a version when it was asked for the first.
+        found = self.directory / "files" / file.name
         for version in (version for version, files in self.versions(package).items() if file in files):
-            with tempfile.TemporaryDirectory(dir=self.directory / "files") as place:
-                trouble = self.ask("apt-get", "-qq", "source", "--download-only", f"{package}={version}", cwd=place)
-                found = os.path.join(place, file.name)
-                # apt fails as a whole when one of the files is missing; this one may be there.
-                if os.path.exists(found) and digest(found) == file.sha256:
-                    say(f"fetched {file.name}")
-                    return shutil.move(found, self.directory / file.name)
+            if not found.exists():
+                trouble = self.ask("apt-get", "-qq", "source", "--download-only", f"{package}={version}", cwd=found.parent)
+                # It fails as a whole when one of the files is missing; this one may be there.
                 self.trouble = trouble or self.trouble
+            if found.exists() and digest(found) == file.sha256:
+                say(f"fetched {file.name}")
+                return found
+            found.unlink(missing_ok=True)
         self.trouble = self.trouble or f"no list of the mirror names {file.name}"
         return None
 
