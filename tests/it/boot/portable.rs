@@ -22,10 +22,10 @@ const ROUNDS: usize = 5;
 /// Where other tests switch more often.
 pub(super) const ROUNDS_MINIMUM: usize = 2;
 
-/// The two long-term releases, packed from portable trees. They ask for no kernel: those of their hosts are older than this machine's.
-pub(super) fn packed(author: &Author) -> [PathBuf; 2] {
+/// Two releases, packed from portable trees. They ask for no kernel: those of their hosts are older than this machine's.
+pub(super) fn packed(author: &Author, versions: [&str; 2]) -> [PathBuf; 2] {
     let host = Host::new(author);
-    LONG_TERM.map(|version| {
+    versions.map(|version| {
         let bundle = author.salt_from(version, &portable_tree(version));
         let told = host.sidle(&["inspect", text(&bundle)]).ok();
         assert!(told.contains(" 2.17 or newer") && !told.contains("needs Linux"), "{told}");
@@ -96,7 +96,7 @@ pub(super) fn there_and_back(
 /// A booted host of a suite, on which the two releases were switched so often.
 fn serve_on(suite: &'static str, rounds: usize) -> (Machine, Author) {
     let author = Author::new();
-    let bundles = packed(&author);
+    let bundles = packed(&author, LONG_TERM);
     let master = Master::start(&tree(MASTER), true);
     let mut machine = Machine::of(Made { suite, package: SALT, shares_network: true }, &author, &bundles);
     let marks = configure(&machine.path(""), &master);
@@ -145,30 +145,45 @@ fn of_a_newer_c_library_nothing_is_written(machine: &Machine, author: &Author) {
     println!("{said}");
 }
 
+/// A root with glibc 2.17 in which a supervisor works, with these releases.
+fn oldest(author: &Author, bundles: &[PathBuf], master: &Master) -> (Oldest, Marks) {
+    let mut oldest = Oldest::new();
+    oldest.has_the_program();
+    let marks = configure(oldest.root(), master);
+    oldest.install(author, bundles);
+    oldest.supervise();
+    assert!(oldest.inside(&["/lib64/libc.so.6"]).contains("version 2.17"));
+    (oldest, marks)
+}
+
+/// `sidle try` where the C library is as old as that.
+fn can_be_tried(oldest: &Oldest, bundle: &Path) {
+    fs::copy(bundle, oldest.root().join("srv/tried.sidle")).unwrap();
+    let tried = oldest.inside(&["sidle", "try", "/srv/tried.sidle"]);
+    println!("{tried}");
+    assert!(tried.contains("works  salt-call --local test.ping: local: True"), "{tried}");
+}
+
+/// Where no cache has the portable Python, this test compiles it: on one processor, beside other tests.
+#[test]
+fn releases_of_one_portable_python_serve_where_glibc_is_2_17() {
+    let author = Author::new();
+    let bundles = packed(&author, [LONG_TERM[0], "3007.17"]);
+    let master = Master::start(&tree(MASTER), true);
+    let (oldest, marks) = oldest(&author, &bundles, &master);
+    can_be_tried(&oldest, &bundles[1]);
+    let what = ("releases of one Python on glibc 2.17", ROUNDS_MINIMUM);
+    there_and_back(what, ["3006.30-1", "3007.17-1"], &|words| oldest.inside(words), &master, &marks);
+}
+
 #[test]
 #[ignore = "`scripts/test --long`: two Pythons and their libraries are compiled"]
 fn portable_releases_serve_where_glibc_is_2_17_and_nothing_else_is_there() {
     let author = Author::new();
-    let bundles = packed(&author);
+    let bundles = packed(&author, LONG_TERM);
     let master = Master::start(&tree(MASTER), true);
-    let mut oldest = Oldest::new();
-    oldest.has_the_program();
-    let marks = configure(oldest.root(), &master);
-    oldest.install(&author, &bundles);
-    oldest.supervise();
-    assert!(oldest.inside(&["/lib64/libc.so.6"]).contains("version 2.17"));
-    let between = author.salt_from("3007.17", &portable_tree("3007.17"));
-    for bundle in [&bundles[1], &between] {
-        fs::copy(bundle, oldest.root().join("srv/tried.sidle")).unwrap();
-        let tried = oldest.inside(&["sidle", "try", "/srv/tried.sidle"]);
-        println!("{tried}");
-        assert!(tried.contains("works  salt-call --local test.ping: local: True"), "{tried}");
-    }
-    there_and_back(
-        ("switches on glibc 2.17", ROUNDS),
-        LONG_TERM_RELEASES,
-        &|words| oldest.inside(words),
-        &master,
-        &marks,
-    );
+    let (oldest, marks) = oldest(&author, &bundles, &master);
+    can_be_tried(&oldest, &bundles[1]);
+    let what = ("switches on glibc 2.17", ROUNDS);
+    there_and_back(what, LONG_TERM_RELEASES, &|words| oldest.inside(words), &master, &marks);
 }

@@ -3,6 +3,7 @@
 
 use super::portable::{LONG_TERM_RELEASES, configure, packed, there_and_back};
 use crate::support::labels;
+use crate::support::minions::LONG_TERM;
 use crate::support::mirrors::{Certificates, Nginx};
 use crate::support::oldest::Oldest;
 use crate::support::release::release_file;
@@ -107,7 +108,7 @@ fn libraries_are_the_trees_own(oldest: &Oldest, release: &str) {
 #[ignore = "`scripts/test --long`: two Pythons and their libraries are compiled"]
 fn portable_releases_serve_on_a_host_that_is_laid_out_as_rhel_is() {
     let author = Author::new();
-    let bundles = packed(&author);
+    let bundles = packed(&author, LONG_TERM);
     let master = Master::start(&tree(MASTER), true);
     let mut oldest = oldest_like_rhel();
     let marks = configure(oldest.root(), &master);

@@ -1,12 +1,20 @@
-"""Runs Salt's `salt` and `salt-run` again and again, each time in a process of its own, without loading Salt for each: it loads Salt once, and forks.
+"""Runs Salt's `salt` and `salt-run`, and code that speaks to a master, each in a process of its own, without loading Salt for each: it loads Salt once, and forks.
 
-Each line of standard input is one JSON object: `program`, its `arguments`, `said`, the file that takes its standard output, and `errors`, that of its
-standard error, which may be the same. Each is answered with a line on standard output: its exit status. Ends when standard input does.
+Each line of standard input is one JSON object:
+
+    program     salt, salt-run or code: a file of Python's, `path`, or its text, `code`
+    arguments   of the program
+    said        the file that takes its standard output
+    errors      that of its standard error, which may be the same
+    input       of `code` alone: what it reads as standard input; without it, nothing. It goes on beside what is asked next
+
+Each is answered with a line on standard output: its exit status, or, where it goes on, its process number. Ends when standard input does.
 """
 
 import importlib
 import json
 import os
+import runpy
 import sys
 import traceback
 
@@ -19,20 +27,34 @@ LOADS = {
         "salt.cli.run", "salt.client", "salt.client.ssh.client", "salt.cloud", "salt.fileserver", "salt.key", "salt.minion", "salt.output", "salt.runner",
         "salt.utils.job",
     ),
+    "code": ("salt.client", "salt.config", "salt.utils.args", "salt.utils.event", "salt.utils.jid"),
 }
-ENTRIES = {"salt": salt.scripts.salt_main, "salt-run": salt.scripts.salt_run}
+
+
+def code(request):
+    """Python's own way to run a program."""
+    if "path" in request:
+        runpy.run_path(request["path"], run_name="__main__")
+    else:
+        exec(compile(request["code"], "-c", "exec"), {"__name__": "__main__"})
+
+
+ENTRIES = {"salt": lambda _: salt.scripts.salt_main(), "salt-run": lambda _: salt.scripts.salt_run(), "code": code}
 
 
 def run(request):
     """The program itself; gives its exit status."""
     said, errors = (os.open(request[name], os.O_WRONLY | os.O_TRUNC | os.O_APPEND) for name in ("said", "errors"))
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((nothing, 0), (said, 1), (errors, 2)):
+    read = os.open(request.get("input", os.devnull), os.O_RDONLY)
+    for source, target in ((read, 0), (said, 1), (errors, 2)):
         os.dup2(source, target)
-    sys.argv = [request["program"], *request["arguments"]]
+        os.close(source)
+    sys.argv = [request.get("path", request["program"]), *request["arguments"]]
     try:
-        ENTRIES[request["program"]]()
+        ENTRIES[request["program"]](request)
     except SystemExit as ended:
+        if isinstance(ended.code, str):
+            print(ended.code, file=sys.stderr)
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException:
         traceback.print_exc()
@@ -41,10 +63,12 @@ def run(request):
 
 
 def main():
+    going_on = set()
     for line in sys.stdin:
         request = json.loads(line)
         for name in LOADS[request["program"]]:
             importlib.import_module(name)
+        going_on -= {pid for pid in going_on if os.waitpid(pid, os.WNOHANG)[0]}
         child = os.fork()
         if not child:
             status = 1
@@ -54,6 +78,10 @@ def main():
                 sys.stderr.flush()
             finally:
                 os._exit(status & 0xFF)
+        if "input" in request:
+            going_on.add(child)
+            print(child, flush=True)
+            continue
         _, status = os.waitpid(child, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)
 

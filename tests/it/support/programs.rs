@@ -1,6 +1,9 @@
-//! Salt's `salt` and `salt-run` beside a master, without loading Salt for each call: `programs.py` loads it once and forks. A call of `salt` costs a tenth then.
+//! Salt's `salt` and `salt-run` beside a master, and code that speaks to it, without loading Salt for each call: `programs.py` loads it once and forks. A call
+//! of `salt` costs a tenth then.
 
-use serde_json::json;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use serde_json::{Value, json};
+use sidle::os::process::{Identity, SignalNumber};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -26,6 +29,27 @@ impl Programs {
             let status = server.run("salt", arguments, &said);
             (status, read(&said))
         })
+    }
+
+    /// What code in Python says with these arguments, and its exit status; `errors` is what it says on standard error.
+    pub fn code(&self, code: &str, arguments: &[&str]) -> (i32, String, String) {
+        let errors = tempfile::NamedTempFile::new().unwrap();
+        self.run(|server| {
+            let request = json!({"program": "code", "code": code, "arguments": arguments, "errors": errors.path()});
+            let status = server.ask(request);
+            (status, read(&server.said), read(errors.path()))
+        })
+    }
+
+    /// Starts a file of Python's, which goes on; what it says goes to `log`, and `input` is a name for its standard input.
+    pub fn begin(&self, file: &Path, arguments: &[&str], log: &Path, input: &Path) -> Begun {
+        mknodat(CWD, input, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        // Opened for both, it waits for nobody.
+        let writer = fs::OpenOptions::new().read(true).write(true).open(input).unwrap();
+        fs::write(log, "").unwrap();
+        let request = json!({"program": "code", "path": file, "arguments": arguments, "said": log, "errors": log, "input": input});
+        let pid = self.run(|server| server.ask(request)).try_into().unwrap();
+        Begun { identity: Identity::of(pid).unwrap(), input: Some(writer) }
     }
 
     /// The same of `salt-run`, and beside it what it says on standard error.
@@ -69,7 +93,14 @@ impl Server {
 
     /// What it says on standard output is in `said` then; gives its exit status.
     fn run(&mut self, program: &str, arguments: &[&str], errors: &Path) -> i32 {
-        let request = json!({"program": program, "arguments": arguments, "said": &*self.said, "errors": errors});
+        self.ask(json!({"program": program, "arguments": arguments, "errors": errors}))
+    }
+
+    /// The answer to a request.
+    fn ask(&mut self, mut request: Value) -> i32 {
+        if request.get("said").is_none() {
+            request["said"] = json!(&*self.said);
+        }
         writeln!(self.asked.as_mut().expect("it is open until the end"), "{request}").unwrap();
         let mut status = String::new();
         self.answers.read_line(&mut status).unwrap();
@@ -81,5 +112,29 @@ impl Drop for Server {
     fn drop(&mut self) {
         drop(self.asked.take());
         let _ = self.child.wait();
+    }
+}
+
+/// Code that goes on until its standard input ends.
+pub struct Begun {
+    /// None: it was gone before anybody looked.
+    identity: Option<Identity>,
+    input: Option<fs::File>,
+}
+
+impl Begun {
+    pub fn is_alive(&self) -> bool {
+        self.identity.as_ref().is_some_and(|identity| identity.is_alive().unwrap())
+    }
+
+    /// Ends its standard input.
+    pub fn close(&mut self) {
+        self.input = None;
+    }
+
+    pub fn kill(&self) {
+        if let Some(identity) = &self.identity {
+            let _ = identity.signal(SignalNumber::KILL);
+        }
     }
 }

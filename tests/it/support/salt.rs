@@ -6,6 +6,7 @@ use super::programs::Programs;
 use super::shared;
 use super::stage::text;
 use super::{crowded, eventually};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
 use sidle::agent::{Activity, Agent as _, AgentSettings, Answers, Health, Subject};
 use sidle::digest::Digest;
@@ -79,9 +80,17 @@ pub fn tree_of_python(version: &str, python: &str) -> PathBuf {
     made(version, &[], &[("SIDLE_PYTHON", &format!("host:{python}"))])
 }
 
-/// The same from the portable Python that the recipe takes for this version; compiled once, which takes minutes.
+/// The same from the portable Python that the recipe takes for this version; compiled once, which takes minutes of one processor: the others are for
+/// other tests.
 pub fn portable_tree(version: &str) -> PathBuf {
-    made(version, &[], &[("SIDLE_PYTHON", "portable")])
+    let all = sched_getaffinity(None).unwrap();
+    let mut one = CpuSet::new();
+    one.set((0..CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu)).expect("this thread runs on one"));
+    // What a thread starts inherits it.
+    sched_setaffinity(None, &one).unwrap();
+    let tree = made(version, &[], &[("SIDLE_PYTHON", "portable")]);
+    sched_setaffinity(None, &all).unwrap();
+    tree
 }
 
 /// False: Salt of this version cannot run on any Python that is here. A tree that cannot be built for another reason fails the test.
@@ -219,7 +228,8 @@ pub struct Master {
     root: TempDir,
     tree: PathBuf,
     process: Option<Tree>,
-    programs: Programs,
+    /// What speaks to it.
+    pub programs: Programs,
     ports: Arc<Ports>,
     /// Where it listens, on loopback.
     pub address: &'static str,
@@ -402,21 +412,20 @@ impl Master {
 
     /// Publishes jobs one after the other, each with this patience in seconds: their answers, without a new program for each.
     pub fn calls(&self, seconds: u32, minion: &str, calls: &[&[&str]]) -> Vec<String> {
-        let mut command = Command::new(self.tree.join("bin/python3"));
-        command.args(["-E", "-s", "-B", "-c", CALLS]).arg(self.root.path().join("etc/master"));
-        command.args([minion, &seconds.to_string(), &serde_json::to_string(calls).unwrap()]);
-        let output = command.output().unwrap();
-        let answers: Vec<String> = String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
-        assert_eq!(answers.len(), calls.len(), "{output:?}");
+        let (configuration, patience) = (self.root.path().join("etc/master"), seconds.to_string());
+        let calls_told = serde_json::to_string(calls).unwrap();
+        let (status, said, errors) = self.programs.code(CALLS, &[text(&configuration), minion, &patience, &calls_told]);
+        let answers: Vec<String> = said.lines().map(str::to_owned).collect();
+        assert_eq!(answers.len(), calls.len(), "exit {status}: {said}\n{errors}");
         answers
     }
 
     /// Waits until these minions answer. A minion that does not listen yet misses a job, and `salt` waits a minute for what never comes.
     pub fn hears(&self, minions: &[&str]) {
-        let mut command = Command::new(self.tree.join("bin/python3"));
-        command.args(["-E", "-s", "-B", "-c", HEARS]).arg(self.root.path().join("etc/master"));
-        let output = command.arg(crowded(START_SECONDS).to_string()).args(minions).output().unwrap();
-        assert!(output.status.success(), "{}\n{}", String::from_utf8_lossy(&output.stderr), self.log());
+        let (configuration, patience) = (self.root.path().join("etc/master"), crowded(START_SECONDS).to_string());
+        let words = [&[text(&configuration), &patience][..], minions].concat();
+        let (status, _, errors) = self.programs.code(HEARS, &words);
+        assert_eq!(status, 0, "{errors}\n{}", self.log());
     }
 
     /// Publishes a job and waits for nothing; gives its id.

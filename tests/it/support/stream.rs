@@ -2,16 +2,16 @@
 
 use super::eventually;
 use super::evidence::{self, Fate, Finding, JobSeen, SALTS_OWN_MAXIMUM};
+use super::programs::Begun;
 use super::salt::{Master, MasterPlace, SHORT_KEY, START_SECONDS};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sidle::os::proc_fs;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 
@@ -212,7 +212,7 @@ pub struct Stream {
     marks: PathBuf,
     gate: Option<PathBuf>,
     minion: String,
-    processes: Vec<Child>,
+    processes: Vec<Begun>,
     since: f64,
 }
 
@@ -246,10 +246,10 @@ impl Stream {
                     "long_seconds": plan.long_seconds, "once_number": plan.once.map(|once| once.0),
                     "once_seconds": plan.once.map(|once| once.1), "refresh_every": plan.refresh_every, "mixed": plan.mixed,
                 });
-                let errors = fs::File::create(stream.log(&format!("{verb}-errors"), number)).unwrap();
-                let mut command = program(place, verb, &options);
-                command.stdin(Stdio::piped()).stdout(errors.try_clone().unwrap()).stderr(errors);
-                stream.processes.push(command.spawn().unwrap());
+                let (errors, input) = ([verb, "-errors"].concat(), [verb, "-input"].concat());
+                let (errors, input) = (stream.log(&errors, number), stream.log(&input, number));
+                let begun = masters[number].programs.begin(&script(), &[verb, &options.to_string()], &errors, &input);
+                stream.processes.push(begun);
             }
             for number in 0..masters.len() {
                 let path = stream.log(log, number);
@@ -271,10 +271,7 @@ impl Stream {
     pub fn run(&self, seconds: u64) {
         std::thread::sleep(Duration::from_secs(seconds));
         // A publisher that has died would make any switch look lossless.
-        for child in &self.processes {
-            let lives = proc_fs::process(child.id()).unwrap().is_some_and(|process| process.is_alive());
-            assert!(lives, "the stream broke off");
-        }
+        assert!(self.processes.iter().all(Begun::is_alive), "the stream broke off");
     }
 
     /// Lets it run until `is_so`; gives what became of the jobs until then. Panics if that takes far longer than a minute.
@@ -373,7 +370,9 @@ impl Stream {
         let options = json!({
             "masters": masters, "marks": marks, "gate": gate, "minion": minion, "since": self.since, "until": until,
         });
-        let output = program(&self.masters[0], "report", &options).output().unwrap();
+        let mut program = Command::new(&self.masters[0].python);
+        program.args(["-E", "-s", "-B"]).arg(script()).args(["report", &options.to_string()]);
+        let output = program.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
     }
@@ -386,26 +385,21 @@ impl Drop for Stream {
 }
 
 /// Closes their standard input, which ends them, and waits; kills what does not listen.
-fn end(mut processes: Vec<Child>) {
-    for process in &mut processes {
-        drop(process.stdin.take());
-    }
+fn end(mut processes: Vec<Begun>) {
+    processes.iter_mut().for_each(Begun::close);
     let patience = Instant::now() + Duration::from_secs(15);
-    for process in &mut processes {
-        while process.try_wait().unwrap().is_none() {
+    for process in &processes {
+        while process.is_alive() {
             if Instant::now() > patience {
-                let _ = process.kill();
+                process.kill();
             }
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 }
 
-fn program(place: &MasterPlace, verb: &str, options: &Value) -> Command {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/stream.py");
-    let mut command = Command::new(&place.python);
-    command.args(["-E", "-s", "-B"]).arg(script).arg(verb).arg(options.to_string());
-    command
+fn script() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/stream.py")
 }
 
 /// What came of one master's jobs.
