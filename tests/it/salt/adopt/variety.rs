@@ -97,6 +97,7 @@ fn a_minion_that_gives_up_root_is_adopted_and_stays_its_user_s() {
 }
 
 #[test]
+#[ignore = "`scripts/test --long`: an adoption with one master and a switch with two show the parts"]
 fn a_minion_of_two_hot_masters_is_adopted_with_both() {
     let packaged = Packaged::with(&Wanted { masters: 2, schedule: TICKS, ..Wanted::of(&[NEW]) });
     let report = packaged.adopt_under_load().end();
@@ -151,6 +152,7 @@ fn call(packaged: &Packaged, arguments: &[&str]) -> String {
 }
 
 #[test]
+#[ignore = "`scripts/test --long`: `adopt` shows jobs and the schedule, `phases` what `salt-call` does"]
 fn beacons_and_what_cron_calls_go_on_across_an_adoption() {
     come_first();
     let options = format!("beacons:\n  status:\n    - interval: {BEACON_SECONDS}\n");
