@@ -147,7 +147,8 @@ def sqlite(top, workshop, prefix):
 
 def libuuid(top, workshop, prefix):
     """libuuid of util-linux."""
-    (top / "config.h").write_text("".join(f"#define HAVE_{name} 1\n" for name in UUID_ANSWERS), encoding="utf-8")
+    answers = ['_PATH_LOCALSTATEDIR "/var"', *(f"HAVE_{name} 1" for name in UUID_ANSWERS)]
+    (top / "config.h").write_text("".join(f"#define {answer}\n" for answer in answers), encoding="utf-8")
     link(workshop, top, "libuuid.so.1", ["-D_GNU_SOURCE", "-include", "config.h", "-Iinclude", "-Ilibuuid/src",
                                          "-Wl,--version-script=libuuid/src/libuuid.sym", *UUID_FILES, "-lpthread"])
     (prefix / "include" / "uuid").mkdir()
