@@ -205,7 +205,6 @@ fn salt_ssh_is_fooled_and_a_store_at_its_place_is_not_touched(site: &Site, ssh: 
 }
 
 #[test]
-#[ignore = "`scripts/test --long`: sid's systemd shows the same under a real minion; bullseye's runs the service in another test"]
 fn the_incident_is_mended_under_the_systemd_of_bullseye() {
     demonstration::replayed("bullseye");
 }

@@ -59,7 +59,6 @@ fn builds_a_tree(suite: &str, minor: u32) {
 }
 
 #[test]
-#[ignore = "`scripts/test --long`: sid's Python 3.14 shows the same; a portable 3.13 serves in `boot::portable`"]
 fn a_tree_is_built_with_the_python_of_trixie_and_can_be_rehearsed() {
     builds_a_tree("trixie", 13);
 }

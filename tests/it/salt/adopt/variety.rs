@@ -97,7 +97,6 @@ fn a_minion_that_gives_up_root_is_adopted_and_stays_its_user_s() {
 }
 
 #[test]
-#[ignore = "`scripts/test --long`: an adoption with one master and a switch with two show the parts"]
 fn a_minion_of_two_hot_masters_is_adopted_with_both() {
     let packaged = Packaged::with(&Wanted { masters: 2, schedule: TICKS, ..Wanted::of(&[NEW]) });
     let report = packaged.adopt_under_load().end();

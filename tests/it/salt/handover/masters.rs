@@ -87,7 +87,6 @@ fn of_two_masters_each_has_its_own_answers_and_one_that_is_down_costs_the_other_
 
 /// A master that is down for both must not count against the new process alone.
 #[test]
-#[ignore = "`scripts/test --long`: three moments at which a master goes; the test above and `failover` show others"]
 fn a_second_master_that_goes_down_in_a_switch_costs_the_first_nothing_and_without_any_one_process_is_left() {
     let wanted = Wanted { masters: 2, options: "return_retry_tries: 1\n", ..Wanted::of(&[OLD, NEW]) };
     let mut scene = Scene::idle(&wanted);
