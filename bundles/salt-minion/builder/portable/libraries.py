@@ -50,7 +50,7 @@ EXPAT_CONFIGURATION = """\
 #define XML_NS 1
 """
 EXPAT_FILES = ("xmlparse.c", "xmlrole.c", "xmltok.c", "random_dev_urandom.c")
-# That of util-linux looks for what all its programs need, for most of a minute.
+# So does that of util-linux: for what all its programs need. The answers for libuuid are those that it found with this compiler.
 UUID_ANSWERS = ("DECL_DIRFD", "DIRFD", "ERR", "ERRX", "ERR_H", "FSYNC", "JRAND48", "LIBPTHREAD", "LOCALE_H", "LOFF_T", "MEMPCPY", "NANOSLEEP", "NETINET_IN_H",
                 "NET_IF_H", "PROGRAM_INVOCATION_SHORT_NAME", "SRANDOM", "STDLIB_H", "STRCHRNUL", "STRNDUP", "STRNLEN", "SYS_FILE_H", "SYS_IOCTL_H",
                 "SYS_SOCKET_H", "SYS_SYSCALL_H", "SYS_SYSMACROS_H", "SYS_TIME_H", "SYS_UN_H", "TLS", "UNISTD_H", "USLEEP", "WARN", "WARNX")
