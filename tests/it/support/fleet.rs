@@ -1,5 +1,6 @@
 //! Hosts of a fleet: each has a real minion under sidle, on a root that is a template's, with the changes of its own.
 
+use super::keys;
 use super::leftovers;
 use super::salt::Master;
 use super::stage::{Host, SALT, SIDLE, Supervisor, text};
@@ -59,6 +60,7 @@ impl Member {
         );
         fs::create_dir_all(host.path("etc/salt/minion.d")).unwrap();
         fs::write(host.path("etc/salt/minion"), configuration).unwrap();
+        keys::put(&host.path("etc/salt/pki/minion"), "minion");
         Self { id, family, from: format!("{version}-1"), marks, supervisor: None, host }
     }
 

@@ -67,7 +67,7 @@ pub fn host(author: &Author, releases: &[&str]) -> Host {
 }
 
 /// What is made once, by whoever needs it first: `make` makes it at another place, and it is moved here.
-fn once(path: &Path, lock: &Path, make: impl FnOnce(&Path)) -> PathBuf {
+pub fn once(path: &Path, lock: &Path, make: impl FnOnce(&Path)) -> PathBuf {
     let lock = fs::File::create(lock).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     if !path.is_dir() {

@@ -8,6 +8,7 @@ pub mod extension;
 pub mod fleet;
 pub mod inside;
 pub mod kernels;
+pub mod keys;
 pub mod labels;
 pub mod leftovers;
 pub mod loopback;

@@ -1,12 +1,13 @@
-"""Runs Salt's `salt` and `salt-run`, and code that speaks to a master, each in a process of its own, without loading Salt for each: it loads Salt once, and forks.
+"""Runs Salt's `salt-master`, `salt` and `salt-run`, and code that speaks to a master, each in a process of its own, without loading Salt for each: it loads Salt
+once, and forks.
 
 Each line of standard input is one JSON object:
 
-    program     salt, salt-run or code: a file of Python's, `path`, or its text, `code`
+    program     salt-master, salt, salt-run or code: a file of Python's, `path`, or its text, `code`
     arguments   of the program
     said        the file that takes its standard output
     errors      that of its standard error, which may be the same
-    input       of `code` alone: what it reads as standard input; without it, nothing. It goes on beside what is asked next
+    input       what it reads as standard input; without it, nothing. It goes on beside what is asked next
 
 Each is answered with a line on standard output: its exit status, or, where it goes on, its process number. Ends when standard input does.
 """
@@ -19,15 +20,17 @@ import sys
 import traceback
 
 import salt.scripts
+import setproctitle
 
-# What each program loads.
+# What each program loads; what reaches a master loads nearly all of one.
 LOADS = {
-    "salt": ("salt.cli.salt", "salt.client", "salt.defaults.exitcodes", "salt.output", "salt.utils.job"),
+    "salt-master": ("salt.cli.daemons", "salt.master"),
+    "salt": ("salt.cli.salt", "salt.client", "salt.defaults.exitcodes", "salt.output", "salt.transport.tcp", "salt.utils.job"),
     "salt-run": (
         "salt.cli.run", "salt.client", "salt.client.ssh.client", "salt.cloud", "salt.fileserver", "salt.key", "salt.minion", "salt.output", "salt.runner",
-        "salt.utils.job",
+        "salt.transport.tcp", "salt.utils.job",
     ),
-    "code": ("salt.client", "salt.config", "salt.utils.args", "salt.utils.event", "salt.utils.jid"),
+    "code": ("salt.client", "salt.config", "salt.transport.tcp", "salt.utils.args", "salt.utils.event", "salt.utils.jid"),
 }
 
 
@@ -39,7 +42,14 @@ def code(request):
         exec(compile(request["code"], "-c", "exec"), {"__name__": "__main__"})
 
 
-ENTRIES = {"salt": lambda _: salt.scripts.salt_main(), "salt-run": lambda _: salt.scripts.salt_run(), "code": code}
+def master(request):
+    """In a process group of its own, under its own name: processes are looked for by their arguments."""
+    os.setpgid(0, 0)
+    setproctitle.setproctitle(" ".join(["salt-master", *request["arguments"]]))
+    salt.scripts.salt_master()
+
+
+ENTRIES = {"salt-master": master, "salt": lambda _: salt.scripts.salt_main(), "salt-run": lambda _: salt.scripts.salt_run(), "code": code}
 
 
 def run(request):

@@ -1,6 +1,7 @@
-//! Salt's `salt` and `salt-run` beside a master, and code that speaks to it, without loading Salt for each call: `programs.py` loads it once and forks. A call
-//! of `salt` costs a tenth then.
+//! Salt's `salt-master`, `salt` and `salt-run`, and code that speaks to a master, without loading Salt for each: `programs.py` loads it once and forks. A call of
+//! `salt` costs a tenth then.
 
+use super::stage::text;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 use sidle::os::process::{Identity, SignalNumber};
@@ -20,6 +21,20 @@ impl Programs {
     /// With the Python of a tree.
     pub fn of(tree: &Path) -> Self {
         Self { python: tree.join("bin/python3"), idle: Mutex::new(Vec::new()) }
+    }
+
+    /// The Python that runs them.
+    pub fn python(&self) -> &Path {
+        &self.python
+    }
+
+    /// Starts a master with the configuration in a directory, in a process group of its own; what it says goes to `log`.
+    pub fn master(&self, configuration: &Path, log: &Path) -> Begun {
+        fs::write(log, "").unwrap();
+        let arguments = ["-c", text(configuration)];
+        let request =
+            json!({"program": "salt-master", "arguments": arguments, "said": log, "errors": log, "input": "/dev/null"});
+        self.goes_on(request, None)
     }
 
     /// What `salt` says to these arguments, and its exit status.
@@ -48,8 +63,12 @@ impl Programs {
         let writer = fs::OpenOptions::new().read(true).write(true).open(input).unwrap();
         fs::write(log, "").unwrap();
         let request = json!({"program": "code", "path": file, "arguments": arguments, "said": log, "errors": log, "input": input});
+        self.goes_on(request, Some(writer))
+    }
+
+    fn goes_on(&self, request: Value, input: Option<fs::File>) -> Begun {
         let pid = self.run(|server| server.ask(request)).try_into().unwrap();
-        Begun { identity: Identity::of(pid).unwrap(), input: Some(writer) }
+        Begun { pid, identity: Identity::of(pid).unwrap(), input }
     }
 
     /// The same of `salt-run`, and beside it what it says on standard error.
@@ -115,14 +134,19 @@ impl Drop for Server {
     }
 }
 
-/// Code that goes on until its standard input ends.
+/// What goes on: code until its standard input ends, a master until it is ended.
 pub struct Begun {
+    pid: u32,
     /// None: it was gone before anybody looked.
     identity: Option<Identity>,
     input: Option<fs::File>,
 }
 
 impl Begun {
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
     pub fn is_alive(&self) -> bool {
         self.identity.as_ref().is_some_and(|identity| identity.is_alive().unwrap())
     }

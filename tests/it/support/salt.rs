@@ -1,8 +1,9 @@
 //! A real Salt master on loopback and real minions, each in a private root that goes away with it.
 
+use super::keys;
 use super::leftovers;
 use super::ports::Ports;
-use super::programs::Programs;
+use super::programs::{Begun, Programs};
 use super::shared;
 use super::stage::text;
 use super::{crowded, eventually};
@@ -186,34 +187,36 @@ impl Tree {
         Self { child: command.env("PYTHONDONTWRITEBYTECODE", "1").process_group(0).spawn().expect("it starts") }
     }
 
-    /// Sends a signal to each of its processes.
-    fn signal(&self, signal: SignalNumber) {
-        let below = proc_fs::descendants(self.child.id()).unwrap();
-        for pid in below.iter().map(|process| process.pid).chain([self.child.id()]) {
-            if let Some(identity) = Identity::of(pid).unwrap() {
-                identity.signal(signal).unwrap();
-            }
+    fn end(&mut self) {
+        kill_all(self.child.id());
+        let _ = self.child.wait();
+    }
+}
+
+/// A process and all below it.
+fn all_of(leader: u32) -> Vec<Identity> {
+    let below = proc_fs::descendants(leader).unwrap_or_default();
+    let all = below.iter().map(|process| process.pid).chain([leader]);
+    all.filter_map(|pid| Identity::of(pid).ok().flatten()).collect()
+}
+
+fn signal_all(leader: u32, signal: SignalNumber) {
+    for identity in all_of(leader) {
+        identity.signal(signal).unwrap();
+    }
+}
+
+fn kill_all(leader: u32) {
+    let mut all = Vec::new();
+    // Twice: a process may have forked between the look and the signal.
+    for _ in 0..2 {
+        all = all_of(leader);
+        for identity in &all {
+            let _ = identity.signal(SignalNumber::STOP);
         }
     }
-
-    fn end(&mut self) {
-        // Twice: a process may have forked between the look and the signal.
-        let mut all = Vec::new();
-        for _ in 0..2 {
-            let below = proc_fs::descendants(self.child.id()).unwrap_or_default();
-            all.extend(below.iter().filter_map(|process| Identity::of(process.pid).ok().flatten()));
-            if all.is_empty() {
-                break;
-            }
-            for identity in &all {
-                let _ = identity.signal(SignalNumber::STOP);
-            }
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        for identity in &all {
-            let _ = identity.signal(SignalNumber::KILL);
-        }
+    for identity in &all {
+        let _ = identity.signal(SignalNumber::KILL);
     }
 }
 
@@ -226,10 +229,9 @@ impl Drop for Tree {
 /// A master.
 pub struct Master {
     root: TempDir,
-    tree: PathBuf,
-    process: Option<Tree>,
-    /// What speaks to it.
-    pub programs: Programs,
+    process: Option<Begun>,
+    /// What speaks to it, and starts it.
+    pub programs: Arc<Programs>,
     ports: Arc<Ports>,
     /// Where it listens, on loopback.
     pub address: &'static str,
@@ -249,8 +251,6 @@ pub struct MasterPlace {
 /// How a runner is called, so that it says its answer and nothing else.
 const AS_JSON: [&str; 4] = ["--out", "json", "-l", "error"];
 
-const ENTER: &str = "import sys\nsys.argv[0] = 'salt-master'\nimport salt.scripts\nsalt.scripts.salt_master()\n";
-
 impl Master {
     /// Starts a master of the tree on two neighbouring free ports.
     pub fn start(tree: &Path, accept: bool) -> Self {
@@ -259,7 +259,7 @@ impl Master {
 
     /// The same with more lines of its configuration.
     pub fn start_with(tree: &Path, accept: bool, options: &str) -> Self {
-        Self::with_keys(tree, (accept, options), LOOPBACK, Arc::new(Ports::take()), None)
+        Self::with_keys(Arc::new(Programs::of(tree)), (accept, options), LOOPBACK, Arc::new(Ports::take()), None)
     }
 
     /// Starts another master with the same keys, as a minion of several masters wants it: it remembers one key for all.
@@ -269,27 +269,33 @@ impl Master {
 
     /// The same at another address of loopback. A minion sends what two masters of one name are to get to both of them.
     pub fn start_twin_at(&self, address: &'static str) -> Self {
-        Self::with_keys(&self.tree, (true, ""), address, Arc::new(Ports::take()), Some(&self.keys()))
+        Self::with_keys(Arc::clone(&self.programs), (true, ""), address, Arc::new(Ports::take()), Some(&self.keys()))
     }
 
     /// The same on this one's ports: a minion that fails over looks for its master by one port for all.
     pub fn start_heir_at(&self, address: &'static str) -> Self {
-        Self::with_keys(&self.tree, (true, ""), address, Arc::clone(&self.ports), Some(&self.keys()))
+        Self::with_keys(Arc::clone(&self.programs), (true, ""), address, Arc::clone(&self.ports), Some(&self.keys()))
     }
 
     /// Another master, with keys of its own.
     pub fn start_at(other: &Self, address: &'static str) -> Self {
-        Self::with_keys(&other.tree, (true, ""), address, Arc::new(Ports::take()), None)
+        Self::with_keys(Arc::clone(&other.programs), (true, ""), address, Arc::new(Ports::take()), None)
     }
 
     /// The same with more lines of its configuration.
     pub fn start_twin_with(&self, address: &'static str, options: &str) -> Self {
-        Self::with_keys(&self.tree, (true, options), address, Arc::new(Ports::take()), Some(&self.keys()))
+        Self::with_keys(
+            Arc::clone(&self.programs),
+            (true, options),
+            address,
+            Arc::new(Ports::take()),
+            Some(&self.keys()),
+        )
     }
 
     /// The same, at which a person has to accept each key.
     pub fn start_stern_twin_at(&self, address: &'static str) -> Self {
-        Self::with_keys(&self.tree, (false, ""), address, Arc::new(Ports::take()), Some(&self.keys()))
+        Self::with_keys(Arc::clone(&self.programs), (false, ""), address, Arc::new(Ports::take()), Some(&self.keys()))
     }
 
     /// `salt-run` on this master with these words, in JSON.
@@ -316,7 +322,7 @@ impl Master {
     }
 
     fn with_keys(
-        tree: &Path,
+        programs: Arc<Programs>,
         (accept, options): (bool, &str),
         address: &'static str,
         ports: Arc<Ports>,
@@ -336,22 +342,24 @@ impl Master {
         );
         fs::create_dir(root.path().join("files")).unwrap();
         fs::create_dir(root.path().join("keys")).unwrap();
-        for name in ["master.pem", "master.pub"].iter().filter(|_| keys.is_some()) {
-            fs::copy(keys.unwrap().join(name), root.path().join("keys").join(name)).unwrap();
+        match keys {
+            None => keys::put(&root.path().join("keys"), "master"),
+            Some(others) => {
+                for name in ["master.pem", "master.pub"] {
+                    fs::copy(others.join(name), root.path().join("keys").join(name)).unwrap();
+                }
+            }
         }
         fs::create_dir(root.path().join("etc")).unwrap();
         fs::write(root.path().join("etc/master"), text).unwrap();
-        let (tree, programs) = (tree.to_owned(), Programs::of(tree));
-        let mut master = Self { root, tree, process: None, programs, ports, address };
+        let mut master = Self { root, process: None, programs, ports, address };
         master.start_again();
         master
     }
 
     /// Starts it (again) on its configuration, keys and cache.
     pub fn start_again(&mut self) {
-        let mut command = Command::new(self.tree.join("bin/python3"));
-        command.args(["-E", "-s", "-B", "-c", ENTER, "-c"]).arg(self.root.path().join("etc"));
-        self.process = Some(Tree::start(&mut command, &self.root.path().join("out")));
+        self.process = Some(self.programs.master(&self.root.path().join("etc"), &self.root.path().join("out")));
         eventually(START_SECONDS, "the master listens", || {
             let both = [self.publish_port(), self.request_port()];
             let refused = both.into_iter().find_map(|port| TcpStream::connect((self.address, port)).err());
@@ -377,7 +385,7 @@ impl Master {
 
     pub fn place(&self) -> MasterPlace {
         MasterPlace {
-            python: self.tree.join("bin/python3"),
+            python: self.programs.python().to_owned(),
             configuration: self.root.path().join("etc/master"),
             cache: self.root.path().join("var/cache/salt/master"),
         }
@@ -451,19 +459,21 @@ impl Master {
 
     /// Sends a signal to each of its processes.
     pub fn signal(&self, signal: SignalNumber) {
-        self.process.as_ref().expect("it was started").signal(signal);
+        signal_all(self.process.as_ref().expect("it was started").pid(), signal);
     }
 
     /// Ends it as a crash would.
     pub fn kill(&mut self) {
-        self.process = None;
+        if let Some(process) = self.process.take() {
+            kill_all(process.pid());
+            leftovers::kill(self.root.path());
+        }
     }
 }
 
 impl Drop for Master {
     fn drop(&mut self) {
-        self.process = None;
-        leftovers::kill(self.root.path());
+        self.kill();
     }
 }
 
@@ -493,6 +503,8 @@ impl Minion {
         if let Some(keys) = keys {
             let copied = Command::new("cp").arg("-a").arg(keys).arg(root.path().join("keys")).status().unwrap();
             assert!(copied.success());
+        } else if !options.contains("keysize:") {
+            keys::put(&root.path().join("keys"), "minion");
         }
         // Salt refuses a key that is there twice.
         let mine = if options.contains("mine_enabled:") { "" } else { "mine_enabled: False\n" };
@@ -558,7 +570,7 @@ impl Minion {
 
     /// Sends a signal to each of its processes.
     pub fn signal(&self, signal: SignalNumber) {
-        self.process.as_ref().expect("it was started").signal(signal);
+        signal_all(self.process.as_ref().expect("it was started").child.id(), signal);
     }
 
     pub fn observer(&self) -> SaltMinion {

@@ -1,6 +1,7 @@
 //! A scene for switches of a real minion: a master, a host under sidle with releases of Salt on it, and marks of every execution.
 
 use super::eventually;
+use super::keys;
 use super::leftovers;
 use super::minions;
 use super::mounts::Mounted;
@@ -172,6 +173,9 @@ impl Scene {
                 configuration.replace(&format!("master: {}\n", all[0].address), &format!("master: {name}\n"));
         }
         fs::write(place.join("minion"), configuration).unwrap();
+        if wanted.user == own_user() {
+            keys::put(&place.join("pki/minion"), "minion");
+        }
         if installs {
             for release in wanted.releases {
                 host.install(&if is_venv { author.venv_salt(release) } else { author.salt(release) }).ok();
