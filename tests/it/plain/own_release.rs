@@ -190,6 +190,10 @@ fn an_upgrade_that_is_killed_can_be_gone_back_from_and_a_release_that_failed_is_
     let (pid, _) = stage.supervisor().unwrap();
     let supervisor = sidle::os::process::Identity::of(u32::try_from(pid).unwrap()).unwrap().unwrap();
     supervisor.signal(sidle::os::process::SignalNumber::KILL).unwrap();
+    // Who is asked to renew itself while it dies has ended in the meantime.
+    eventually(20, "the killed supervisor is gone", || {
+        if supervisor.is_alive().unwrap() { Err("it lives".to_owned()) } else { Ok(()) }
+    });
     // The test's release is a script around a program elsewhere: not the one to go back with.
     stage.run_by(&stage.program_of(1), &["rollback", "sidle"], &[]).ok();
     stage.supervisor_runs(1);
