@@ -37,7 +37,7 @@ impl Driver {
                 Ok(false) => Outcome::NotYet("the process has not ended yet".to_owned()),
                 Err(error) => Outcome::NotYet(error.to_string()),
             }),
-            Act::Start(side) => Ok(self.start(live, side, processes, now)),
+            Act::Start(side) => Ok(self.start(live, side, processes)),
             Act::Prove(side) => Ok(match self.lacks(live, side, processes, now, Proof::OfThisPhase)? {
                 Lack::Nothing => Outcome::Done,
                 Lack::Own(missing) | Lack::Shared(missing) => Outcome::NotYet(missing),
@@ -78,7 +78,7 @@ impl Driver {
         })
     }
 
-    fn start(&self, live: &Switch, side: Side, processes: &mut Processes, now: Moment) -> Outcome {
+    fn start(&self, live: &Switch, side: Side, processes: &mut Processes) -> Outcome {
         let Some(which) = live.which(side) else {
             return Outcome::Failed("there is no release to start".to_owned());
         };
@@ -100,8 +100,7 @@ impl Driver {
                 },
             };
         };
-        let verified = if self.is_verified(release, now) { Ok(()) } else { self.store.verify(release) };
-        let manifest: Result<Head, StoreError> = verified.and_then(|()| self.store.head(release));
+        let manifest: Result<Head, StoreError> = self.store.verify(release).and_then(|()| self.store.head(release));
         let first_role = roles::first_role(Some(live), side);
         // A first switch is like the start of a service, so the agent also does what belongs to a start.
         let origin = if live.former() == Former::None { Origin::Boot } else { Origin::Switch };

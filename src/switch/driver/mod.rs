@@ -25,7 +25,6 @@ use crate::switch::journal::files::{DriverLock, FilesError, InstanceFiles};
 use crate::switch::process::Processes;
 use crate::switch::rehearsal::preparing::Preparing;
 use crate::switch::{Act, Journal, Limits, Outcome, Phase, Side};
-use crate::version::Release;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -96,8 +95,6 @@ pub struct Driver {
     pub(in crate::switch) reported: Option<u32>,
     /// The peers of which the new process has missed jobs in this switch, with the last job that it had received by then.
     pub(in crate::switch) missed: BTreeMap<String, Option<String>>,
-    /// The release that was verified last, and when, since boot.
-    pub(in crate::switch) verified: Option<(Release, Duration)>,
 }
 
 /// What is remembered of the present phase alone: the next phase begins without it.
@@ -157,7 +154,6 @@ impl Driver {
             unreadable,
             reported: None,
             missed: BTreeMap::new(),
-            verified: None,
         })
     }
 

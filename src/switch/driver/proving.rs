@@ -60,12 +60,10 @@ impl Driver {
     ) -> Result<Outcome, DriveError> {
         if self.in_phase.asked.number == 0 {
             // Days may have passed since the request.
-            if !self.is_verified(&live.request.to, now) {
-                match self.repair_if_damaged(&live.request.to, now) {
-                    Err(error) => return Ok(Outcome::Failed(error.to_string())),
-                    Ok(repaired) => {
-                        self.write_journal(self.journal.noted(&repaired), now)?;
-                    }
+            match self.repair_if_damaged(&live.request.to) {
+                Err(error) => return Ok(Outcome::Failed(error.to_string())),
+                Ok(repaired) => {
+                    self.write_journal(self.journal.noted(&repaired), now)?;
                 }
             }
             // A damaged running release is a reason to leave it: its process continues, and the switch may still go back to it.

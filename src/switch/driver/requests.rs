@@ -9,12 +9,7 @@ use crate::switch::journal::files::InstanceFiles;
 use crate::switch::{NewSwitch, Outcome, Phase, Purpose, Switch};
 use crate::version::Release;
 use jiff::Timestamp;
-use std::time::Duration;
 use tracing::warn;
-
-/// A release that was verified is not verified again for so long: a request, its check and the start follow one another, each with a stat of every entry. The new
-/// process verifies its release itself (`sidle run`), as the last before it becomes the agent.
-const VERIFIED_FOR: Duration = Duration::from_secs(10);
 
 /// Whether a request may name a release that failed on this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +29,7 @@ impl Driver {
         // The end of the switch has to write the history: an unreadable history has to fail now.
         self.files.history()?;
         refuse_held(&self.files, new.request.purpose, now.wall)?;
-        let repaired = self.repair_if_damaged(&new.request.to, now)?;
+        let repaired = self.repair_if_damaged(&new.request.to)?;
         refuse_bad(&self.files, &new.request.to, bad)?;
         let journal = self.journal.requested(new, &clock::boot_id()?, now.wall)?.noted(&repaired);
         self.write_journal(journal, now)?;
@@ -42,24 +37,12 @@ impl Driver {
     }
 
     /// Verifies a release, and repairs it from the files of this host if it is damaged. Returns notes on the repair.
-    pub(in crate::switch) fn repair_if_damaged(
-        &mut self,
-        release: &Release,
-        now: Moment,
-    ) -> Result<Vec<String>, StoreError> {
+    pub(in crate::switch) fn repair_if_damaged(&self, release: &Release) -> Result<Vec<String>, StoreError> {
         let note = self.store.verify_or_repair(release)?.map(|repaired| repaired.told(release));
-        self.verified = Some((release.clone(), now.since_boot));
         if let Some(note) = &note {
             warn!(instance = %self.journal.instance, "{note}");
         }
         Ok(note.into_iter().collect())
-    }
-
-    /// Whether a release was verified a moment ago: by its request, or before the rehearsal.
-    pub(in crate::switch) fn is_verified(&self, release: &Release, now: Moment) -> bool {
-        self.verified
-            .as_ref()
-            .is_some_and(|(verified, at)| verified == release && now.since_boot.saturating_sub(*at) <= VERIFIED_FOR)
     }
 
     /// The refusal of a switch of this purpose, if a person holds the instance.
