@@ -63,8 +63,13 @@ fn each_test_takes_its_share_of_the_machine_and_none_takes_more_than_there_is() 
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("nextest.toml");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/suite");
-    let made =
-        Command::new("python3").arg("-B").arg(script).args(["config", "2", "24000"]).arg(&file).output().unwrap();
+    let made = Command::new("python3")
+        .arg("-B")
+        .arg(script)
+        .args(["config", "2", "24000", "150"])
+        .arg(&file)
+        .output()
+        .unwrap();
     assert!(made.status.success(), "{made:?}");
     let units: i64 = String::from_utf8(made.stdout).unwrap().trim().parse().unwrap();
     let config: toml::Table = fs::read_to_string(&file).unwrap().parse().unwrap();

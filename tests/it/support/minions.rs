@@ -71,7 +71,8 @@ pub fn once(path: &Path, lock: &Path, make: impl FnOnce(&Path)) -> PathBuf {
     let lock = fs::File::create(lock).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     if !path.is_dir() {
-        let building = path.with_file_name(".building");
+        // Of this path alone: another may be made at the same time, under another lock.
+        let building = path.with_file_name(format!(".{}.building", path.file_name().unwrap().to_string_lossy()));
         let _ = fs::remove_dir_all(&building);
         make(&building);
         fs::rename(building, path).unwrap();
@@ -103,7 +104,7 @@ fn remove_old(cache: &Path) {
             .metadata()
             .and_then(|seen| seen.modified())
             .is_ok_and(|then| then.elapsed().is_ok_and(|age| age > KEPT));
-        if is_old && entry.file_name().to_string_lossy().starts_with("author-") {
+        if is_old && entry.file_name().to_string_lossy().contains("author-") {
             let _ = fs::remove_dir_all(entry.path());
         }
     }

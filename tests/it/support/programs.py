@@ -7,7 +7,7 @@ Each line of standard input is one JSON object:
     arguments   of the program
     said        the file that takes its standard output
     errors      that of its standard error, which may be the same
-    input       what it reads as standard input; without it, nothing. It goes on beside what is asked next
+    input       what it reads as standard input: then it goes on beside what is asked next. Without this it reads nothing, and is waited for
 
 Each is answered with a line on standard output: its exit status, or, where it goes on, its process number. Ends when standard input does.
 """

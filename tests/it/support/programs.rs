@@ -68,7 +68,7 @@ impl Programs {
 
     fn goes_on(&self, request: Value, input: Option<fs::File>) -> Begun {
         let pid = self.run(|server| server.ask(request)).try_into().unwrap();
-        Begun { pid, identity: Identity::of(pid).unwrap(), input }
+        Begun { identity: Identity::of(pid).unwrap(), input }
     }
 
     /// The same of `salt-run`, and beside it what it says on standard error.
@@ -104,7 +104,8 @@ impl Server {
     fn start(python: &Path) -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/programs.py");
         let mut command = Command::new(python);
-        command.args(["-E", "-s", "-B"]).arg(script).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(["-E", "-s", "-B"]).arg(script).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (asked, answers) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         Self { child, asked, answers, said: tempfile::NamedTempFile::new().unwrap().into_temp_path() }
@@ -136,15 +137,15 @@ impl Drop for Server {
 
 /// What goes on: code until its standard input ends, a master until it is ended.
 pub struct Begun {
-    pid: u32,
     /// None: it was gone before anybody looked.
     identity: Option<Identity>,
     input: Option<fs::File>,
 }
 
 impl Begun {
-    pub fn pid(&self) -> u32 {
-        self.pid
+    /// Its process number; None: it is gone, and the number may be another's.
+    pub fn pid(&self) -> Option<u32> {
+        self.identity.as_ref().filter(|_| self.is_alive()).map(|identity| identity.pid)
     }
 
     pub fn is_alive(&self) -> bool {

@@ -459,15 +459,15 @@ impl Master {
 
     /// Sends a signal to each of its processes.
     pub fn signal(&self, signal: SignalNumber) {
-        signal_all(self.process.as_ref().expect("it was started").pid(), signal);
+        signal_all(self.process.as_ref().and_then(Begun::pid).expect("it lives"), signal);
     }
 
     /// Ends it as a crash would.
     pub fn kill(&mut self) {
-        if let Some(process) = self.process.take() {
-            kill_all(process.pid());
-            leftovers::kill(self.root.path());
+        if let Some(leader) = self.process.take().as_ref().and_then(Begun::pid) {
+            kill_all(leader);
         }
+        leftovers::kill(self.root.path());
     }
 }
 
@@ -503,7 +503,7 @@ impl Minion {
         if let Some(keys) = keys {
             let copied = Command::new("cp").arg("-a").arg(keys).arg(root.path().join("keys")).status().unwrap();
             assert!(copied.success());
-        } else if !options.contains("keysize:") {
+        } else {
             keys::put(&root.path().join("keys"), "minion");
         }
         // Salt refuses a key that is there twice.
