@@ -11,28 +11,46 @@ from .process import Refusal, say
 
 # What salt-pip installs, in Salt's own bundle: a host's own, and a release would have it before what that host has now.
 EXTRAS = re.compile(r"extras-3\.[0-9]+")
+# A free-threaded Python keeps its library under a name of its own: PEP 703, "Build Configuration Changes".
+FREE_THREADED_LIBRARY = "lib*/python3.*t"
+# Where a package installs a bundle whose programs name that place, and stay behind when somebody copies it.
+HOMES = ("/usr/lib/venv-salt-minion",)
 
 
 def copy(source, tree, scratch):
     """Fill `tree` from an archive or a directory; gives the path that the original ran from."""
     if source.is_dir():
-        root = origin = source.resolve()
+        bundle = archives.Unpacked(source.resolve(), source.resolve())
     elif source.is_file():
-        root, origin = archives.unpack(source, scratch / "archive")
+        bundle = archives.unpack(source, scratch / "archive")
     else:
         raise Refusal(f"cannot build from {source}: there is no such file or directory",
                       "set SIDLE_SOURCE to a onedir archive, to the file of a deb or rpm, to an installed tree, or to pypi")
     say(f"copying {source}")
-    copy_directory(root, tree, root, ())
+    bundle = at_home(bundle)
+    copy_directory(bundle.directory, tree, bundle, ())
     if not any((tree / "bin").glob("python3*")) and not (tree / "bin" / "python").exists():
         raise Refusal(f"cannot build from {source}: it has no bin/python3 of its own",
                       "set SIDLE_SOURCE to the directory above bin/ and lib/ of a bundle")
-    refuse_borrowed_interpreter(tree, source, origin)
+    refuse_borrowed_interpreter(tree, source, bundle.origin)
+    refuse_free_threaded_interpreter(tree, source)
     name_interpreter(tree)
-    return origin
+    return bundle.origin
 
 
-def copy_directory(source, target, root, above):
+def at_home(bundle):
+    """The same bundle, with the place that its programs name."""
+    for program in sorted((bundle.directory / "bin").glob("*")):
+        if program.is_symlink() or not program.is_file():
+            continue
+        content = program.read_bytes()
+        for home in HOMES:
+            if content.startswith(b"#!") and f"{home}/bin/".encode() in content:
+                return bundle._replace(origin=pathlib.Path(home))
+    return bundle
+
+
+def copy_directory(source, target, bundle, above):
     """Copy what is in `source`; links that can move stay links, the others become what they name."""
     real = os.path.realpath(source)
     if real in above:
@@ -43,10 +61,10 @@ def copy_directory(source, target, root, above):
         if not above and EXTRAS.fullmatch(entry.name):
             say(f"warning: left out {entry.path}: salt-pip installed it on one host; `extras` of the recipe brings packages")
             continue
-        if entry.is_symlink() and (link := movable(entry.path, root)) is not None:
+        if entry.is_symlink() and (link := movable(entry.path, bundle)) is not None:
             os.symlink(link, copied)
         elif entry.is_dir():
-            copy_directory(pathlib.Path(entry.path), copied, root, (*above, real))
+            copy_directory(pathlib.Path(entry.path), copied, bundle, (*above, real))
         elif entry.is_file():
             shutil.copyfile(entry.path, copied)
             shutil.copymode(entry.path, copied)
@@ -56,11 +74,11 @@ def copy_directory(source, target, root, above):
             say(f"warning: left out {entry.path}: it is neither file, directory nor link")
 
 
-def movable(link, root):
+def movable(link, bundle):
     """The text of a link that works wherever the tree is, or None if there is none."""
-    names = os.path.join(os.path.dirname(link), os.readlink(link))
-    lands = os.path.normpath(names)
-    if not within(lands, root) or not os.path.exists(link):
+    named = os.path.normpath(os.path.join(os.path.dirname(link), os.readlink(link)))
+    lands = os.path.normpath(bundle.directory / os.path.relpath(named, bundle.origin)) if within(named, bundle.origin) else named
+    if not within(lands, bundle.directory) or not os.path.exists(lands):
         return None
     return os.path.relpath(lands, os.path.dirname(link))
 
@@ -77,6 +95,14 @@ def refuse_borrowed_interpreter(tree, source, origin):
                           "set SIDLE_SOURCE to pypi, and SIDLE_PYTHON to that Python")
     # It names the old place. Without it Python finds its library by where it is itself.
     settings.unlink()
+
+
+def refuse_free_threaded_interpreter(tree, source):
+    """Salt has no packages for such a Python, and was never tried on one."""
+    for library in sorted(tree.glob(FREE_THREADED_LIBRARY)):
+        raise Refusal(f"cannot build from {source}: its Python, {library.relative_to(tree)}, is a free-threaded build, "
+                      "for which Salt's pins have no packages",
+                      "take a bundle whose Python is a usual build, or set SIDLE_SOURCE to pypi")
 
 
 def name_interpreter(tree):

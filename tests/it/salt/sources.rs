@@ -126,12 +126,12 @@ fn the_file_of_an_rpm_of_salts_own_becomes_a_release() {
     a_package_becomes_a_release(Kind::Rpm);
 }
 
-/// Its wrappers and the first lines of its programs name /usr/lib/venv-salt-minion, where nothing is on this host.
-#[test]
-#[ignore = "`scripts/test --long`: packs a release out of a package"]
-fn the_file_of_a_deb_that_is_laid_out_as_uyunis_becomes_a_release() {
+/// A package's file, or the directory of another host that somebody copied: its wrappers and the first lines of its programs name /usr/lib/venv-salt-minion,
+/// where nothing is on this host.
+fn what_is_laid_out_as_uyunis_becomes_a_release(kind: &str) {
     let author = Author::new();
-    let made = script("tests/it/support/packaged/venv", &[text(&packaged_tree(OLD)), OLD, text(author.directory())]);
+    let made =
+        script("tests/it/support/packaged/venv", &[kind, text(&packaged_tree(OLD)), OLD, text(author.directory())]);
     pack(&author, VENV_SALT, Path::new(&made)).ok();
     let host = Host::new(&author);
     host.install(&bundle(&author, VENV_SALT)).ok();
@@ -141,7 +141,15 @@ fn the_file_of_a_deb_that_is_laid_out_as_uyunis_becomes_a_release() {
     fs::write(etc.join("minion"), format!("root_dir: {}\nid: {ID}\n", host.root().display())).unwrap();
     let call =
         ["run", VENV_SALT, "venv-salt-call", "--release", &format!("{OLD}-1"), "--", "-c", text(&etc), "--local"];
-    assert!(host.sidle(&[&call[..], &["test.ping"]].concat()).ok().contains("True"));
+    assert!(host.sidle(&[&call[..], &["test.ping"]].concat()).ok().contains("True"), "{kind}");
+}
+
+#[test]
+#[ignore = "`scripts/test --long`: packs three releases out of what a package has"]
+fn debs_rpms_and_directories_that_are_laid_out_as_uyunis_become_releases() {
+    for kind in ["deb", "rpm", "directory"] {
+        what_is_laid_out_as_uyunis_becomes_a_release(kind);
+    }
 }
 
 /// The directory of a host on which Salt's own packages were installed, with what their scriptlets and a running minion have left there. It lies elsewhere

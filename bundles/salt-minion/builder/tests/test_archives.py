@@ -12,7 +12,7 @@ import tempfile
 import unittest
 from unittest import mock
 
-from builder import archives, rpm
+from builder import archives, commands, imported, rpm
 from builder.process import Refusal
 
 BUNDLE = "opt/saltstack/salt"
@@ -122,6 +122,32 @@ class TestPackages(unittest.TestCase):
                 self.assertEqual(origin, root)
                 self.assertEqual((root / "bin/python3").read_text(encoding="utf-8"), "python")
                 self.assertTrue((root / "salt-minion").is_file())
+
+    def test_a_bundle_on_a_free_threaded_python_is_refused_by_name(self):
+        """Such a Python names its library so: python3.13t."""
+        for name, words in (("python3.13t", "lib/python3.13t, is a free-threaded build"), ("python3.13", None)):
+            source, tree = self.directory / f"salt-{name}", self.directory / f"tree-{name}"
+            for directory in ("bin", f"lib/{name}/site-packages/salt"):
+                (source / directory).mkdir(parents=True)
+            (source / "bin" / name).write_text("python", encoding="utf-8")
+            if words:
+                with self.assertRaisesRegex(Refusal, words):
+                    imported.copy(source, tree, self.directory / "scratch")
+            else:
+                self.assertEqual(imported.copy(source, tree, self.directory / "scratch"), source)
+
+    def test_a_copied_directory_of_uyunis_bundle_is_known_by_the_place_that_its_programs_name(self):
+        """The wrappers know where they were installed; a link that leads there leads into the copy."""
+        home, source, tree = "/usr/lib/venv-salt-minion", self.directory / "copied", self.directory / "tree"
+        (source / "bin").mkdir(parents=True)
+        (source / "bin/python.original").write_text("python", encoding="utf-8")
+        (source / "bin/python").write_text(f'#!/bin/bash\nexec {home}/bin/python.original "$@"\n', encoding="utf-8")
+        (source / "bin/salt-call").write_text(f"#!{home}/bin/python\n", encoding="utf-8")
+        os.symlink(f"{home}/bin/python", source / "bin/python3")
+        origin = imported.copy(source, tree, self.directory / "scratch")
+        self.assertEqual((origin, os.readlink(tree / "bin/python3")), (pathlib.Path(home), "python"))
+        commands.relocate(tree, origin)
+        self.assertNotIn(home, (tree / "bin/python").read_text(encoding="utf-8") + (tree / "bin/salt-call").read_text(encoding="utf-8"))
 
     def test_an_archive_that_leads_out_or_is_damaged_is_refused(self):
         """As a package is."""
