@@ -15,6 +15,8 @@ EXTRAS = re.compile(r"extras-3\.[0-9]+")
 FREE_THREADED_LIBRARY = "lib*/python3.*t"
 # Where a package installs a bundle whose programs name that place, and stay behind when somebody copies it.
 HOMES = ("/usr/lib/venv-salt-minion",)
+# As Linux follows: path_resolution(7).
+MOST_LINKS = 40
 
 
 def copy(source, tree, scratch):
@@ -76,11 +78,21 @@ def copy_directory(source, target, bundle, above):
 
 def movable(link, bundle):
     """The text of a link that works wherever the tree is, or None if there is none."""
-    named = os.path.normpath(os.path.join(os.path.dirname(link), os.readlink(link)))
-    lands = os.path.normpath(bundle.directory / os.path.relpath(named, bundle.origin)) if within(named, bundle.origin) else named
-    if not within(lands, bundle.directory) or not os.path.exists(lands):
+    lands = end = landing(link, bundle)
+    for _ in range(MOST_LINKS):
+        if os.path.islink(end):
+            end = landing(end, bundle)
+    if not within(lands, bundle.directory) or not os.path.exists(end):
         return None
     return os.path.relpath(lands, os.path.dirname(link))
+
+
+def landing(link, bundle):
+    """What a link names: where it is now, if that is in the bundle's old place."""
+    named = os.path.normpath(os.path.join(os.path.dirname(link), os.readlink(link)))
+    if within(named, bundle.origin):
+        return os.path.normpath(bundle.directory / os.path.relpath(named, bundle.origin))
+    return named
 
 
 def refuse_borrowed_interpreter(tree, source, origin):
