@@ -200,12 +200,7 @@ def write_syspaths(tree, name):
 
 def relocate(tree, origin):
     """Make the scripts of a copied tree find their Python beside them, not where they came from."""
-    for script in sorted((tree / "bin").iterdir()):
-        if script.is_symlink() or not script.is_file():
-            continue
-        content = script.read_bytes()
-        if not content.startswith(b"#!") or str(origin).encode() not in content:
-            continue
+    for script, content in scripts_that_name(origin, tree):
         text = content.decode("utf-8", "surrogateescape")
         first, _, rest = text.partition("\n")
         if re.search(r"python[0-9.]*( |$)", first):
@@ -215,6 +210,16 @@ def relocate(tree, origin):
         script.write_text(text, encoding="utf-8", errors="surrogateescape")
         if str(origin) in text:
             say(f"warning: bin/{script.name} still names {origin}")
+
+
+def scripts_that_name(place, tree):
+    """Each script in the tree's bin/ that names `place`, and what it holds."""
+    for script in sorted((tree / "bin").glob("*")):
+        if script.is_symlink() or not script.is_file():
+            continue
+        content = script.read_bytes()
+        if content.startswith(b"#!") and str(place).encode() in content:
+            yield script, content
 
 
 def relocated_shell(first, rest, origin):

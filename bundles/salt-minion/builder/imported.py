@@ -5,16 +5,16 @@ import pathlib
 import re
 import shutil
 
-from . import archives
+from . import archives, commands
 from .archives import within
-from .process import Refusal, say
+from .process import Refusal, run, say
 
 # What salt-pip installs, in Salt's own bundle: a host's own, and a release would have it before what that host has now.
 EXTRAS = re.compile(r"extras-3\.[0-9]+")
 # A free-threaded Python keeps its library under a name of its own: PEP 703, "Build Configuration Changes".
-FREE_THREADED_LIBRARY = "lib*/python3.*t"
-# Where a package installs a bundle whose programs name that place, and stay behind when somebody copies it.
-HOMES = ("/usr/lib/venv-salt-minion",)
+FREE_THREADED_LIBRARY = "lib*/python3.*[0-9]t"
+# Where Uyuni's package installs its bundle: the programs name that place, also in a copy elsewhere.
+HOME_OF_UYUNIS = pathlib.Path("/usr/lib/venv-salt-minion")
 # As Linux follows: path_resolution(7).
 MOST_LINKS = 40
 
@@ -42,14 +42,7 @@ def copy(source, tree, scratch):
 
 def at_home(bundle):
     """The same bundle, with the place that its programs name."""
-    for program in sorted((bundle.directory / "bin").glob("*")):
-        if program.is_symlink() or not program.is_file():
-            continue
-        content = program.read_bytes()
-        for home in HOMES:
-            if content.startswith(b"#!") and f"{home}/bin/".encode() in content:
-                return bundle._replace(origin=pathlib.Path(home))
-    return bundle
+    return bundle._replace(origin=HOME_OF_UYUNIS) if any(commands.scripts_that_name(HOME_OF_UYUNIS, bundle.directory)) else bundle
 
 
 def copy_directory(source, target, bundle, above):
@@ -115,6 +108,12 @@ def refuse_free_threaded_interpreter(tree, source):
         raise Refusal(f"cannot build from {source}: its Python, {library.relative_to(tree)}, is a free-threaded build, "
                       "for which Salt's pins have no packages",
                       "take a bundle whose Python is a usual build, or set SIDLE_SOURCE to pypi")
+
+
+def refuse_what_does_not_start(tree, source):
+    """A wrapper may name a place that is not here, and a Python may be for another machine."""
+    run([tree / "bin" / "python3", "-E", "-s", "-S", "-B", "-c", ""], f"cannot build from {source}: its Python does not start away from its place",
+        "set SIDLE_SOURCE to the package's file, or to the directory where the package installed it, on a machine that runs it", cwd="/")
 
 
 def name_interpreter(tree):

@@ -152,6 +152,17 @@ class TestPackages(unittest.TestCase):
         commands.relocate(tree, origin)
         self.assertNotIn(home, (tree / "bin/python").read_text(encoding="utf-8") + (tree / "bin/salt-call").read_text(encoding="utf-8"))
 
+    def test_a_copy_whose_python_knows_only_its_old_place_is_refused_with_what_it_said(self):
+        """A wrapper at a place that no package has."""
+        (self.directory / "bin").mkdir()
+        python = self.directory / "bin/python3"
+        python.write_text("#!/bin/sh\nexec /nowhere/bin/python.original\n", encoding="utf-8")
+        python.chmod(0o755)
+        with self.assertRaisesRegex(Refusal, "its Python does not start away from its place: exit 127\n.*/nowhere/bin/python.original.*\n.*SIDLE_SOURCE"):
+            imported.refuse_what_does_not_start(self.directory, "copied")
+        python.write_text("#!/bin/sh\n", encoding="utf-8")
+        imported.refuse_what_does_not_start(self.directory, "copied")
+
     def test_an_archive_that_leads_out_or_is_damaged_is_refused(self):
         """As a package is."""
         for member in (entry("../outside"), entry("salt/lib/out", tarfile.SYMTYPE, "../../../etc"), entry("salt/pipe", tarfile.FIFOTYPE)):
